@@ -1,0 +1,94 @@
+"""Reads TOML files and the two declarations a scenario names: the cost profile and the step program."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from sim.config import paths
+from sim.config.checked import Model, Origin, did_you_mean, listed, shown, validated
+from sim.config.profile import DeviceProfile
+from sim.errors import InputError, Problem
+from sim.program.step_program import StepProgram
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's content. Raises InputError if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        problem = Problem(str(path), f"no readable file ({error.strerror})", "a readable file")
+        raise InputError(problem) from None
+
+
+def parse_toml(content: bytes, name: str) -> dict[str, Any]:
+    """TOML text as a table. Raises InputError with line and column."""
+    try:
+        return tomllib.loads(content.decode())
+    except (ValueError, RecursionError) as error:  # syntax, encoding, too long a number, too deep a nesting
+        problem = Problem(name, f"text that is not TOML: {error}", "valid TOML in UTF-8")
+        raise InputError(problem) from None
+
+
+@lru_cache(maxsize=64)
+def _declared(model: type[Model], content: bytes, name: str) -> Model:
+    # Keyed by content: a study asks for the same few files in every cell, and parsing them dominates loading.
+    return validated(model, parse_toml(content, name), Origin(name))
+
+
+def _load(model: type[Model], path: Path) -> tuple[Model, str]:
+    content = read_bytes(path)
+    return _declared(model, content, path.name), hashlib.sha256(content).hexdigest()
+
+
+def load_profile(name: str, where: str = "device") -> DeviceProfile:
+    """The cost profile ``name`` (path or bare name). Raises InputError."""
+    return load_profile_with_hash(name, where)[0]
+
+
+def load_profile_with_hash(name: str, where: str = "device") -> tuple[DeviceProfile, str]:
+    """The profile and the SHA-256 of its file, which results carry. Raises InputError."""
+    return _load(DeviceProfile, paths.locate(name, "devices", where))
+
+
+def load_program(algorithm: str, engine: str, where: str = "algorithm") -> StepProgram:
+    """What ``algorithm`` declares for ``engine``: ``<algorithm>@<engine>.toml``.
+
+    A path, or the bare name of a file that is a complete program, is taken as it is, whatever the engine.
+    Raises InputError naming the engines that have the algorithm, or the algorithms the engine has.
+    """
+    if paths.is_path(algorithm) or algorithm in paths.names("algorithms"):
+        return _load(StepProgram, paths.locate(algorithm, "algorithms", where))[0]
+    known = paths.names("algorithms")
+    if f"{algorithm}@{engine}" in known:
+        return _load(StepProgram, paths.locate(f"{algorithm}@{engine}", "algorithms", where))[0]
+    raise InputError(_no_such_program(algorithm, engine, known, where))
+
+
+def algorithm_problem(algorithm: str, where: str) -> Problem | None:
+    """What is wrong with an algorithm's name whatever the engine, for when the engine is not known."""
+    known = paths.names("algorithms")
+    choices = sorted({name.partition("@")[0] for name in known})
+    if paths.is_path(algorithm) or algorithm in known or algorithm in choices:
+        return None
+    remedy = did_you_mean(algorithm, choices)
+    return Problem(where, shown(algorithm), f"a path or one of {listed(choices)}", remedy)
+
+
+def _no_such_program(algorithm: str, engine: str, known: list[str], where: str) -> Problem:
+    pairs = [name.split("@", 1) for name in known if "@" in name]
+    engines = [e for a, e in pairs if a == algorithm]
+    if engines:
+        found = f"{shown(algorithm)} for engine {shown(engine)}"
+        expected = f"an engine that declares it: {listed(engines)}"
+        return Problem(where, found, expected, did_you_mean(engine, engines))
+    choices = sorted({a for a, e in pairs if e == engine} | {name for name in known if "@" not in name})
+    if not choices:
+        every = sorted({e for _, e in pairs})
+        expected = f"an engine with step programs: {listed(every)}"
+        return Problem(where, f"engine {shown(engine)}", expected, did_you_mean(engine, every))
+    remedy = did_you_mean(algorithm, choices)
+    return Problem(where, shown(algorithm), f"a path or one of {listed(choices)} (engine {engine})", remedy)

@@ -1,0 +1,39 @@
+"""Where named files are: a path, or the bare name of a file in the package ``configs``."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+from sim.config.checked import did_you_mean, listed, shown
+from sim.errors import InputError, Problem
+
+Folder = Literal["devices", "algorithms", "scenarios", "studies", "cases"]
+
+
+def folder(kind: Folder) -> Path:
+    """The folder of ``configs`` that holds declarations of this kind."""
+    return Path(str(resources.files("configs"))) / kind
+
+
+def names(kind: Folder) -> list[str]:
+    """Every bare name of this kind, sorted."""
+    return sorted(path.stem if path.suffix == ".toml" else path.name for path in folder(kind).glob("*.toml"))
+
+
+def is_path(name: str) -> bool:
+    """Whether a name is meant as a path: it has a separator or the suffix ``.toml``."""
+    return "/" in name or "\\" in name or name.endswith(".toml")
+
+
+def locate(name: str, kind: Folder, where: str) -> Path:
+    """The file that ``name`` means. Raises InputError, located at ``where``, offering the nearest names."""
+    path = Path(name) if is_path(name) else folder(kind) / f"{name}.toml"
+    if "\0" not in name and path.is_file():
+        return path
+    if is_path(name):
+        raise InputError(Problem(where, f"{shown(name)}, which is no file", "the path of a TOML file"))
+    known = names(kind)
+    remedy = did_you_mean(name, known) or "A path needs a separator or the suffix .toml."
+    raise InputError(Problem(where, shown(name), f"a path or one of {listed(known)}", remedy))
