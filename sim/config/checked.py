@@ -9,9 +9,9 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -19,6 +19,8 @@ from pydantic_core import ErrorDetails
 from sim.errors import InputError, Problem
 
 Model = TypeVar("Model", bound=BaseModel)
+Result = TypeVar("Result")
+P = ParamSpec("P")
 #: where a value sits: ("workload", "prompt_tokens", "mean")
 KeyPath = tuple[str | int, ...]
 
@@ -28,15 +30,30 @@ class Origin:
     """Where data came from, so that a problem names what the user can edit."""
 
     file: str
-    #: dotted keys given on the command line instead
-    overrides: frozenset[str] = frozenset()
+    #: dotted keys given on the command line instead, each with the option that gave it
+    overrides: Mapping[str, str] = field(default_factory=dict)
 
     def where(self, key: str) -> str:
-        """``file: key``, or ``--set key`` if the value came from the command line."""
-        given = [o for o in self.overrides if key == o or key.startswith(f"{o}.")]
-        if given:
-            return f"--set {key}"
+        """``file: key``, or the option and the key if the value came from the command line."""
+        for given, option in self.overrides.items():
+            if key == given or key.startswith((f"{given}.", f"{given}[")):
+                return option if option != "--set" else f"--set {key}"
         return f"{self.file}: {key}" if key else self.file
+
+
+class Attempts:
+    """Goes on after an input error, so that one run names the problems of independent inputs."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def call(self, check: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result | None:
+        """What ``check`` returns, or None with its problems kept."""
+        try:
+            return check(*args, **kwargs)
+        except InputError as error:
+            self.problems += error.problems
+            return None
 
 
 def shown(value: object) -> str:

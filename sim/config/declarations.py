@@ -68,14 +68,14 @@ def load_program(algorithm: str, engine: str, where: str = "algorithm") -> StepP
     raise InputError(_no_such_program(algorithm, engine, known, where))
 
 
-def algorithm_problem(algorithm: str, where: str) -> Problem | None:
-    """What is wrong with an algorithm's name whatever the engine, for when the engine is not known."""
+def check_algorithm(algorithm: str, where: str) -> None:
+    """Raises InputError if no engine has the algorithm; for when the engine is not known."""
     known = paths.names("algorithms")
     choices = sorted({name.partition("@")[0] for name in known})
     if paths.is_path(algorithm) or algorithm in known or algorithm in choices:
-        return None
+        return
     remedy = did_you_mean(algorithm, choices)
-    return Problem(where, shown(algorithm), f"a path or one of {listed(choices)}", remedy)
+    raise InputError(Problem(where, shown(algorithm), f"a path or one of {listed(choices)}", remedy))
 
 
 def _no_such_program(algorithm: str, engine: str, known: list[str], where: str) -> Problem:

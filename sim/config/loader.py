@@ -18,11 +18,17 @@ from sim.errors import InputError, Problem
 __all__ = ["load_profile", "load_program", "load_resolved", "load_scenario", "parse_assignments"]
 
 NO_OVERRIDES: Mapping[str, object] = {}
+NO_OPTIONS: Mapping[str, str] = {}
 
 
-def load_resolved(name: str, overrides: Mapping[str, object] = NO_OVERRIDES) -> Resolved:
-    """The scenario ``name`` (path or bare name), filled. Raises InputError with every problem, located."""
-    scenario, origin = _load(name, overrides)
+def load_resolved(
+    name: str, overrides: Mapping[str, object] = NO_OVERRIDES, options: Mapping[str, str] = NO_OPTIONS
+) -> Resolved:
+    """The scenario ``name`` (path or bare name), filled. Raises InputError with every problem, located.
+
+    ``options`` says for overridden keys which command-line option gave them, if not ``--set``.
+    """
+    scenario, origin = _load(name, overrides, options)
     return resolve(scenario, origin)
 
 
@@ -31,7 +37,7 @@ def load_scenario(name: str, overrides: Mapping[str, object] = NO_OVERRIDES) -> 
 
     Raises InputError with every problem of the schema, and then also with those :func:`resolve` would find.
     """
-    return _load(name, overrides)[0]
+    return _load(name, overrides, NO_OPTIONS)[0]
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, object]:
@@ -49,10 +55,10 @@ def parse_assignments(assignments: list[str]) -> dict[str, object]:
     return overrides
 
 
-def _load(name: str, overrides: Mapping[str, object]) -> tuple[Scenario, Origin]:
+def _load(name: str, overrides: Mapping[str, object], options: Mapping[str, str]) -> tuple[Scenario, Origin]:
     path = paths.locate(name, "scenarios", "scenario")
     data = parse_toml(read_bytes(path), path.name)
-    origin = Origin(path.name, frozenset(overrides))
+    origin = Origin(path.name, {key: options.get(key, "--set") for key in overrides})
     _anchor(data, path.parent)
     problems = _override(data, overrides)
     problems += _read_listed_values(data, path.parent, origin)

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
-from typing import Literal
 
 from sim.config.checked import did_you_mean, listed, shown
 from sim.errors import InputError, Problem
 
-Folder = Literal["devices", "algorithms", "scenarios", "studies", "cases"]
 
-
-def folder(kind: Folder) -> Path:
-    """The folder of ``configs`` that holds declarations of this kind."""
+def folder(kind: str) -> Path:
+    """The folder of ``configs`` for a kind: devices, algorithms, scenarios, studies or cases."""
     return Path(str(resources.files("configs"))) / kind
 
 
-def names(kind: Folder) -> list[str]:
+def names(kind: str) -> list[str]:
     """Every bare name of this kind, sorted."""
-    return sorted(path.stem if path.suffix == ".toml" else path.name for path in folder(kind).glob("*.toml"))
+    return sorted(path.stem for path in folder(kind).glob("*.toml"))
 
 
 def is_path(name: str) -> bool:
@@ -27,7 +24,7 @@ def is_path(name: str) -> bool:
     return "/" in name or "\\" in name or name.endswith(".toml")
 
 
-def locate(name: str, kind: Folder, where: str) -> Path:
+def locate(name: str, kind: str, where: str) -> Path:
     """The file that ``name`` means. Raises InputError, located at ``where``, offering the nearest names."""
     path = Path(name) if is_path(name) else folder(kind) / f"{name}.toml"
     if "\0" not in name and path.is_file():

@@ -18,8 +18,8 @@ from sim.capabilities import (
     Relay,
     WriteFence,
 )
-from sim.config.checked import Origin, shown
-from sim.config.declarations import algorithm_problem, load_profile_with_hash, load_program
+from sim.config.checked import Attempts, Origin, shown
+from sim.config.declarations import check_algorithm, load_profile_with_hash, load_program
 from sim.config.profile import DeviceProfile
 from sim.config.scenario import MatchExpected, PerPosition, Recorded, Scenario, TruncatedGeometric
 from sim.errors import InputError, Problem
@@ -48,28 +48,23 @@ class Resolved:
         return {**self.scenario.model_dump(mode="json"), "reasons": self.reasons, "notes": self.notes}
 
 
+#: reason of a value that the scenario gives itself
 SCENARIO = "scenario"
 
 
 def resolve(scenario: Scenario, origin: Origin | None = None) -> Resolved:
     """Everything filled and checked. Raises InputError with every problem, located by ``origin``."""
     origin = origin or Origin("scenario")
-    problems = list(_refused_in_synchronous_loop(scenario, origin))
-    profile: DeviceProfile | None = None
-    program: StepProgram | None = None
-    sha256 = ""
-    try:
-        profile, sha256 = load_profile_with_hash(scenario.device, origin.where("device"))
-    except InputError as error:
-        problems += error.problems
+    attempts = Attempts()
+    loaded = attempts.call(load_profile_with_hash, scenario.device, origin.where("device"))
+    profile, sha256 = loaded or (None, "")
     engine = scenario.engine or (profile.engine if profile else None)
+    where = origin.where("algorithm")
     if engine is not None:
-        try:
-            program = load_program(scenario.algorithm, engine, origin.where("algorithm"))
-        except InputError as error:
-            problems += error.problems
-    elif unknown := algorithm_problem(scenario.algorithm, origin.where("algorithm")):
-        problems.append(unknown)
+        program = attempts.call(load_program, scenario.algorithm, engine, where)
+    else:
+        program = attempts.call(check_algorithm, scenario.algorithm, where)
+    problems = [*_refused_in_synchronous_loop(scenario, origin), *attempts.problems]
     if program is not None:
         problems += _refused_by_program(scenario, program, origin)
     platform = scenario.platform or (profile.platform if profile else None)

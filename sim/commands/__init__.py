@@ -1,0 +1,1 @@
+"""One file a command: parses what was typed, delegates, prints. :mod:`sim.cli` mounts its ``command``."""

@@ -1,0 +1,120 @@
+"""``overlapsim run``: one scenario, a short table, and the files asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sim.config.checked import Attempts
+from sim.config.loader import load_resolved, parse_assignments
+from sim.console import print_table
+from sim.errors import InputError, Problem
+from sim.files import check_writable, json_text, write_atomically
+
+
+def command(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="A path, or a name from `list scenarios`.")
+    ],
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Replace one key of the scenario.")
+    ] = None,
+    replications: Annotated[int | None, typer.Option(metavar="N", help="Replaces run.replications.")] = None,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces run.seed.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="0.2%", help="Replicate until the cycle's ci95 is within this of its mean."),
+    ] = None,
+    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result.")] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write a Perfetto trace.")
+    ] = None,
+) -> None:
+    """Simulate one scenario and print a short table."""
+    options = {"run.replications": ("--replications", replications), "run.seed": ("--seed", seed)}
+    given = {key: (option, value) for key, (option, value) in options.items() if value is not None}
+    attempts = Attempts()
+    overrides: dict[str, object] = {}
+    for assignment in assignments or []:
+        overrides |= attempts.call(parse_assignments, [assignment]) or {}
+    overrides |= {key: value for key, (_, value) in given.items()}
+    resolved = attempts.call(load_resolved, scenario, overrides, {key: o for key, (o, _) in given.items()})
+    half_width = attempts.call(_fraction, until)
+    attempts.call(check_writable, json, "--json")
+    attempts.call(check_writable, trace, "--trace")
+    if attempts.problems or resolved is None:
+        raise InputError(attempts.problems)
+
+    from sim.run import simulate  # after the checks: a wrong input is answered without loading the engine
+
+    result = simulate(resolved, until=half_width, trace=trace).to_json()
+    print_summary(result)
+    if json:
+        write_atomically(json, json_text(result))
+
+
+def _fraction(text: str | None) -> float | None:
+    """``0.2%`` or ``0.002``. Raises InputError."""
+    if text is None:
+        return None
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise InputError(
+            Problem("--until", f'"{text}"', "a relative half-width between 0 and 100 %, as 0.2%")
+        )
+    return value
+
+
+def print_summary(result: dict[str, Any]) -> None:
+    """The result in a screenful; every figure is from the JSON form, in its units."""
+    scenario, device = result["scenario"], result["device"]
+    print_table(
+        ["", "mean", "ci95 of the mean", "pi95 of a new boot"],
+        [
+            _interval_row("throughput, tok/s", result["throughput_tok_s"]),
+            _interval_row("cycle, µs", result["cycle_us"]),
+            ["TPOT, ms", _number(_mean(result["tpot_ms"])), "", ""],
+        ],
+        title=f"{scenario['algorithm']}@{scenario['engine']} on {device['name']}",
+    )
+    idle = {cause: us for cause, us in result["idle_us_per_step"].items() if us}
+    shares = {status: share for status, share in result["cost_share_by_status"].items() if share}
+    rows = [
+        ["critical side", str(result["critical_side"])],
+        ["GPU idle, µs a step", ", ".join(f"{cause} {_number(us)}" for cause, us in idle.items()) or "none"],
+        ["costs by status", ", ".join(f"{status} {share:.1%}" for status, share in shares.items())],
+    ]
+    if result["extrapolated"]:
+        rows.append(["extrapolated", ", ".join(result["extrapolated"])])
+    rows += [
+        ["hazard", "{severity}: {kind} on {buffer}, {count} times".format(**h)] for h in result["hazards"]
+    ]
+    rows += [["note", note] for note in scenario.get("notes", [])]
+    print_table(["", ""], rows)
+
+
+def _interval_row(name: str, quantity: dict[str, Any] | None) -> list[str]:
+    if quantity is None or quantity["mean"] is None:
+        return [name, "too short a run", "", ""]
+    intervals = [quantity.get(key) for key in ("ci95", "pi95")]
+    return [name, _number(quantity["mean"]), *(_span(interval) for interval in intervals)]
+
+
+def _span(interval: list[float] | None) -> str:
+    return "–" if interval is None or None in interval else " … ".join(_number(end) for end in interval)
+
+
+def _mean(quantity: dict[str, Any] | None) -> float | None:
+    return None if quantity is None else quantity["mean"]
+
+
+def _number(value: float | None) -> str:
+    """Four significant digits, without exponents for the sizes that occur."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
