@@ -1,0 +1,203 @@
+"""From cost names to integer nanoseconds: the profile at a batch and context, scaled, with keyed noise.
+
+Noise of a cost is drawn from a stream keyed by (seed, cost name) and indexed by the iteration, so
+two policies that run the same cost in the same iteration see the same draw.
+"""
+
+from __future__ import annotations
+
+import difflib
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.config.profile import Cost, DeviceProfile
+from sim.errors import InputError, Problem
+from sim.program.primitives import Act, Primitive
+from sim.program.step_program import Kind
+
+#: iterations of noise drawn at a time
+_BLOCK = 256
+_NOISE = 5  # purpose key, beside those of sim.serving.workload
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    host: float = 1.0
+    device: float = 1.0
+
+
+@dataclass(slots=True)
+class CostedStep:
+    """Costs of a primitive list: ``base + slope·context`` for host and device parts, concatenated (2n entries)."""
+
+    base: NDArray[np.float64]
+    slope: NDArray[np.float64]
+    columns: NDArray[np.intp]
+    names: list[str | None]
+    noisy: bool
+    fixed: list[int] | None = None
+    block: int = -1
+    factors: NDArray[np.float64] | None = None
+
+
+def at_batch(given: float | tuple[float, ...], batches: tuple[int, ...] | None, batch: int) -> float:
+    """A scalar, or the piecewise linear value at ``batch``, extended with the slope of the last two entries."""
+    if not isinstance(given, tuple):
+        return given
+    assert batches is not None
+    if len(given) == 1:
+        return given[0]
+    i = int(np.searchsorted(batches, batch))
+    i = min(max(i, 1), len(batches) - 1)
+    b0, b1 = batches[i - 1], batches[i]
+    v0, v1 = given[i - 1], given[i]
+    return v0 + (v1 - v0) * (batch - b0) / (b1 - b0)
+
+
+class CostBook:
+    """Looks up and draws the costs of one run.
+
+    ``noise`` off gives the central costs. Raises :class:`InputError` for a name the profile does not have.
+    """
+
+    def __init__(
+        self, profile: DeviceProfile, scales: Scales, seed: int, noise: bool = True
+    ):
+        self.profile = profile
+        self.scales = scales
+        self._seed = seed
+        self._noise = noise
+        #: noise columns: 0 is "no noise", the others "h:<name>" or "d:<name>" in order of first use
+        self._columns: dict[str, int] = {"": 0}
+        self._seeds = [""]
+        self._drawn: list[tuple[int, NDArray[np.float64]]] = [(-1, np.ones(_BLOCK))]
+        #: costs used outside their valid range: name → which argument
+        self.extrapolated: dict[str, str] = {}
+        self.largest_context = 0.0
+        self._used: set[str] = set()
+
+    def lookup(self, name: str, where: str) -> Cost:
+        cost = self.profile.costs.get(name)
+        if cost is None:
+            near = difflib.get_close_matches(name, self.profile.costs, n=3)
+            raise InputError(
+                Problem(
+                    f"device profile {self.profile.name}: costs",
+                    f'no cost "{name}", which {where} needs',
+                    f"an entry [costs.\"{name}\"]" + (f"; near: {', '.join(near)}" if near else ""),
+                    "Add it with its value, status and source, or choose a device that has it.",
+                )
+            )
+        return cost
+
+    def evaluate(self, name: str, batch: int, tokens: int, where: str) -> tuple[float, float]:
+        """(nanoseconds at context 0, nanoseconds a context token) of a cost at a batch, unscaled."""
+        cost = self.lookup(name, where)
+        unit = cost.ns_per_unit
+        base = at_batch(cost.value, cost.batch, batch) + cost.per_batch * batch + cost.per_token * tokens
+        slope = at_batch(cost.per_context, cost.batch, batch)
+        for argument, value in (("batch", batch), ("tokens", tokens)):
+            limits = cost.valid_range.get(argument)  # type: ignore[call-overload]
+            if limits and not limits[0] <= value <= limits[1]:
+                self.extrapolated[name] = argument
+        return max(base, 0.0) * unit, slope * unit
+
+    def compile(
+        self, primitives: Sequence[Primitive], batch: int, padded: int, block_size: int, tokens: int | None = None
+    ) -> CostedStep:
+        """Costs of a list at ``batch`` rows (graphs at ``padded``); ``tokens`` defaults to rows × block.
+
+        A graph's context slope is shared out over the padded rows: empty rows read nothing.
+        """
+        n = len(primitives)
+        base, slope = np.zeros(2 * n), np.zeros(2 * n)
+        columns = np.zeros(2 * n, dtype=np.intp)
+        names: list[str | None] = [None] * (2 * n)
+        for i, p in enumerate(primitives):
+            where = f"operation {p.name}"
+            row_tokens = batch * block_size if tokens is None else tokens
+            if p.host is not None:
+                b, s = self.evaluate(p.host, batch, row_tokens, where)
+                base[i], slope[i] = (x * p.share * self.scales.host for x in (b, s))
+                columns[i], names[i] = self._column(p.host, host=True), p.host
+            if p.act is Act.LAUNCH and p.device is not None:
+                graph = p.kind is Kind.GRAPH
+                rows = padded if graph else batch
+                b, s = self.evaluate(p.device, rows, rows * block_size if tokens is None else tokens, where)
+                base[n + i] = b * self.scales.device
+                slope[n + i] = s * self.scales.device * (batch / rows)
+                columns[n + i], names[n + i] = self._column(p.device, host=False), p.device
+        noisy = self._noise and any(self._is_noisy(name) for name in names if name)
+        step = CostedStep(base, slope, columns, names, noisy)
+        if not noisy and not slope.any():
+            step.fixed = np.rint(base).astype(np.int64).tolist()
+        return step
+
+    def scalar(self, name: str, host: bool) -> int:
+        """A machine constant (wake, hop) in nanoseconds, scaled, without noise."""
+        b, _ = self.evaluate(name, 1, 1, "the machine")
+        return round(b * (self.scales.host if host else self.scales.device))
+
+    def draw(self, step: CostedStep, context: float, iteration: int) -> list[int]:
+        """Durations of one iteration: n host entries, then n device entries."""
+        if step.fixed is not None:
+            return step.fixed
+        v = step.base + step.slope * context
+        if step.noisy:
+            block, k = divmod(iteration, _BLOCK)
+            if step.block != block or step.factors is None:
+                step.factors = np.stack([self._factors(c, block) for c in step.columns], axis=1)
+                step.block = block
+            v *= step.factors[k]
+        if context > self.largest_context:
+            self.largest_context = context
+        return np.rint(v).astype(np.int64).tolist()  # type: ignore[no-any-return]
+
+    # -- noise -----------------------------------------------------------------------------------------
+
+    def _is_noisy(self, name: str) -> bool:
+        return self.profile.costs[name].within_sd > 0 or self.profile.host_state.within_sd > 0
+
+    def _column(self, name: str, host: bool) -> int:
+        key = ("h:" if host else "d:") + name
+        if key not in self._columns:
+            self._columns[key] = len(self._drawn)
+            self._seeds.append(key)
+            self._used.add(name)
+            self._drawn.append((-1, np.ones(_BLOCK)))
+        return self._columns[key]
+
+    def _factors(self, column: int, block: int) -> NDArray[np.float64]:
+        """Mean-one lognormal factors of one cost for one block of iterations."""
+        at, drawn = self._drawn[column]
+        if at == block or column == 0:
+            return drawn
+        key = self._seeds[column]
+        name = key[2:]
+        drawn = _lognormal(self.profile.costs[name].within_sd, zlib.crc32(name.encode()), self._seed, block)
+        if key[0] == "h" and self.profile.host_state.within_sd > 0:
+            drawn = drawn * _lognormal(self.profile.host_state.within_sd, 0, self._seed, block)
+        self._drawn[column] = (block, drawn)
+        return drawn
+
+    def check_context(self) -> None:
+        """Adds costs whose valid context range the run left to :attr:`extrapolated`."""
+        for name in sorted(self._used):
+            limits = self.profile.costs[name].valid_range.get("context")
+            if limits and self.largest_context > limits[1]:
+                self.extrapolated.setdefault(name, "context")
+
+
+def _lognormal(sd: float, name: int, seed: int, block: int) -> NDArray[np.float64]:
+    """Factors of mean one and relative standard deviation ``sd``, keyed by run, cost name and block."""
+    if sd <= 0:
+        return np.ones(_BLOCK)
+    sigma2 = float(np.log1p(sd**2))
+    key = np.random.SeedSequence([seed, _NOISE, name, block])
+    z = np.random.Generator(np.random.Philox(key)).standard_normal(_BLOCK)
+    factors: NDArray[np.float64] = np.exp(np.sqrt(sigma2) * z - sigma2 / 2)
+    return factors

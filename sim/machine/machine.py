@@ -1,0 +1,259 @@
+"""The modelled machine: one host thread, in-order streams, events. The only folder that imports simpy.
+
+A stream needs no process: operations are enqueued in host order, so the end of each is known when it is launched
+(a running maximum of its launch, the end of the one before it and the events its stream waits for). The host is a
+process: it advances a local clock while it only works and launches, and yields to the event loop where it may
+block or where it looks at the outside world. All times are integer nanoseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import simpy
+
+from sim.errors import WaitError
+from sim.machine.costs import CostBook, CostedStep
+from sim.program.primitives import Act, Primitive
+from sim.program.step_program import Mark
+from sim.trace.record import CAUSES, HOST_LANE, Cause
+from sim.trace.recorder import Recorder
+
+_CODE = {cause: i for i, cause in enumerate(CAUSES)}
+_LAUNCH_LAG, _PREFILL, _OTHER = _CODE[Cause.LAUNCH_LAG], _CODE[Cause.PREFILL], _CODE[Cause.OTHER]
+_INHERIT = -1
+
+FORWARD = 0
+STREAMS = ("forward", "schedule", "copy", "d2h", "plan", "aux")
+_STREAM = {name: i for i, name in enumerate(STREAMS)}
+
+
+class EventState(NamedTuple):
+    """The latest record of an event: when it is met, on which stream, what held that stream up, record serial."""
+
+    time: int
+    stream: int
+    cause: int
+    serial: int
+
+
+@dataclass(slots=True)
+class CompiledStep:
+    """A primitive list ready to run: (act, index, stream, event, cause, mark) per primitive, and its costs."""
+
+    code: list[tuple[int, int, int, str, int, int]]
+    primitives: Sequence[Primitive]
+    costs: CostedStep
+
+
+@dataclass(slots=True)
+class StepTimes:
+    """What one launch leaves for the metrics; times in nanoseconds."""
+
+    entered: int = 0  # host enters run_batch
+    mark_issued: int = 0  # end of the launch of the marked (draft) operation
+    mark_started: int = 0
+    forward_before: int = 0  # end of the forward stream before this step
+
+
+class Machine:
+    """Executes compiled steps; see the module docstring for the rules.
+
+    Attributes
+    ----------
+    now: host clock, ns. idle: idle time of the forward stream by cause index (``CAUSES``), ns.
+    exposed: idle time of the forward stream that a late launch ended, ns. blocked: host time spent blocked, ns.
+    free: end of the last operation of each stream, ns.
+    """
+
+    def __init__(self, env: simpy.Environment, costs: CostBook, recorder: Recorder | None = None):
+        self.env = env
+        self.costs = costs
+        self.recorder = recorder
+        self.now = 0
+        self.free = [0] * len(STREAMS)
+        self.idle = [0] * len(CAUSES)
+        self.exposed = 0
+        self.busy = 0
+        self.blocked = 0
+        self.times = StepTimes()
+        self.forward_started: int | None = None
+        self._floor = [0] * len(STREAMS)
+        self._floor_cause = [_OTHER] * len(STREAMS)
+        self._floor_link = [-1] * len(STREAMS)
+        self._tail_cause = [_LAUNCH_LAG] * len(STREAMS)
+        self._events: dict[str, EventState] = {}
+        self._host_cause = _OTHER
+        self._wake = costs.scalar("call.wake", host=True)
+        self._hop = costs.scalar("hop.cross_stream", host=False)
+        self._launch = costs.scalar("hop.launch", host=False)
+
+    # -- compiling ---------------------------------------------------------------------------------------
+
+    def compile(
+        self,
+        primitives: Sequence[Primitive],
+        batch: int,
+        padded: int,
+        block_size: int,
+        tokens: int | None = None,
+        prefill: bool = False,
+    ) -> CompiledStep:
+        """Prepares a list for :meth:`run`; in a prefill every idle cause is `prefill`."""
+        marked = _marked(primitives)
+        code = []
+        for i, p in enumerate(primitives):
+            cause = _INHERIT if p.cause is None else _CODE[p.cause]
+            if prefill and p.act is not Act.SYNC:
+                cause = _PREFILL
+            stream = -1 if p.stream is None else _STREAM[p.stream]
+            code.append((int(p.act), i, stream, p.event or "", cause, int(i == marked)))
+        return CompiledStep(code, primitives, self.costs.compile(primitives, batch, padded, block_size, tokens))
+
+    # -- running -----------------------------------------------------------------------------------------
+
+    def run(self, step: CompiledStep, context: float, iteration: int) -> Generator[simpy.Event, None, None]:
+        """Executes a step: host work and launches in order; blocks where a synchronisation is not met.
+
+        Raises :class:`WaitError` when the program waits for an event that was never recorded.
+        """
+        durations = self.costs.draw(step.costs, context, iteration)
+        n = len(step.code)
+        free, floor, floor_cause, tail_cause = self.free, self._floor, self._floor_cause, self._tail_cause
+        events, idle, launch_latency, hop = self._events, self.idle, self._launch, self._hop
+        recorder = self.recorder
+        now = self.now
+        for act, i, s, name, cause, mark in step.code:
+            before = now
+            if act == 1:  # LAUNCH
+                now += durations[i]
+                end_before = free[s]
+                start = now + launch_latency
+                why = self._host_cause if cause == _INHERIT else cause
+                if end_before >= start:
+                    start, why = end_before, tail_cause[s]
+                if floor[s] > start:
+                    start = floor[s]
+                    why = floor_cause[s] if cause == _INHERIT else cause
+                if s == FORWARD:
+                    if start > end_before:
+                        if self.forward_started is None:
+                            self.forward_started = start
+                        else:
+                            idle[why] += start - end_before
+                            if start == now + launch_latency:
+                                self.exposed += start - end_before
+                    self._host_cause = _LAUNCH_LAG
+                    if mark:
+                        times = self.times
+                        times.mark_issued, times.mark_started = now, start
+                        times.forward_before = end_before
+                    self.busy += durations[n + i]
+                free[s] = end = start + durations[n + i]
+                tail_cause[s] = why
+                if recorder is not None:
+                    self._record_launch(recorder, step.primitives[i], before, now, start, end, end_before, why)
+            elif act == 0:  # HOST
+                now += durations[i]
+                if recorder is not None:
+                    self._record_host(recorder, step.primitives[i], before, now)
+            elif act == 2:  # RECORD
+                now += durations[i]
+                tail, why = free[s], tail_cause[s]
+                if floor[s] > tail:
+                    tail, why = floor[s], floor_cause[s]
+                serial = -1
+                if recorder is not None:
+                    serial = self._record_event(recorder, step.primitives[i], before, now, tail)
+                events[name] = EventState(tail, s, why, serial)
+            elif act == 3:  # WAIT
+                now += durations[i]
+                event = events.get(name)
+                if event is None:
+                    raise self._nobody_records(step.primitives[i])
+                met = event.time + hop if event.stream != s else event.time
+                if met > floor[s]:
+                    floor[s] = met
+                    floor_cause[s] = event.cause if cause == _INHERIT else cause
+                if recorder is not None:
+                    self._record_wait(recorder, step.primitives[i], before, now, met, event.serial)
+            elif act == 4:  # SYNC
+                event = events.get(name)
+                if event is None:
+                    raise self._nobody_records(step.primitives[i])
+                if event.time > now:
+                    yield self.env.timeout(event.time + self._wake - self.env.now)
+                    self.blocked += event.time - now
+                    now = self.env.now
+                    self._host_cause = cause if cause != _INHERIT else event.cause
+                else:
+                    now += durations[i]
+                if recorder is not None:
+                    self._record_sync(recorder, step.primitives[i], before, now, event.serial)
+            else:  # ENTER
+                self.times.entered = now
+        self.now = now
+
+    def event(self, name: str) -> EventState:
+        """The latest record of ``name``, to be bound again when its turn comes (see :meth:`bind`)."""
+        return self._events[name]
+
+    def bind(self, name: str, state: EventState) -> None:
+        """Makes ``name`` mean an earlier record: how the loop refers to the previous iteration's result."""
+        self._events[name] = state
+
+    def catch_up(self) -> Generator[simpy.Event, None, None]:
+        """Lets the outside world reach the host's clock before the host looks at it."""
+        if self.now > self.env.now:
+            yield self.env.timeout(self.now - self.env.now)
+
+    def wait_for_work(self, arrival: simpy.Event) -> Generator[simpy.Event, None, None]:
+        """The host has nothing to do until something arrives; idle time from here on is nobody's fault."""
+        yield arrival
+        self.blocked += self.env.now - self.now
+        self.now = self.env.now
+        self._host_cause = _OTHER
+
+    def _nobody_records(self, p: Primitive) -> WaitError:
+        return WaitError(
+            f'operation {p.name} ({p.phase}) waits for event "{p.event}", which nothing recorded before it; '
+            f"the step program must record it in an earlier operation or the previous iteration"
+        )
+
+    # -- records -----------------------------------------------------------------------------------------
+
+    def _record_launch(
+        self, recorder: Recorder, p: Primitive, before: int, now: int, start: int, end: int, idle_from: int, why: int
+    ) -> None:
+        recorder.add(p.name, p.phase, "launch", HOST_LANE, before, now, now, event=str(p.kind))
+        cause = str(CAUSES[why]) if start > idle_from else ""
+        s = _STREAM[p.stream or ""]
+        link, self._floor_link[s] = self._floor_link[s], -1
+        recorder.add(
+            p.name, p.phase, str(p.kind), p.stream or "", start, end, now, "", link, cause, p.reads, p.writes
+        )
+
+    def _record_host(self, recorder: Recorder, p: Primitive, before: int, now: int) -> None:
+        recorder.add(p.name, p.phase, "host", HOST_LANE, before, now, now, reads=p.reads, writes=p.writes)
+
+    def _record_event(self, recorder: Recorder, p: Primitive, before: int, now: int, tail: int) -> int:
+        recorder.add(p.name, p.phase, "record", HOST_LANE, before, now, now, event=p.event or "")
+        return recorder.add(p.name, p.phase, "event", p.stream or "", tail, tail, now, event=p.event or "")
+
+    def _record_wait(self, recorder: Recorder, p: Primitive, before: int, now: int, met: int, link: int) -> None:
+        self._floor_link[_STREAM[p.stream or ""]] = link
+        recorder.add(p.name, p.phase, "wait", HOST_LANE, before, now, now, event=p.event or "", link=link)
+
+    def _record_sync(self, recorder: Recorder, p: Primitive, before: int, now: int, link: int) -> None:
+        recorder.add(p.name, p.phase, "synchronize", HOST_LANE, before, now, now, event=p.event or "", link=link)
+
+
+def _marked(primitives: Sequence[Primitive]) -> int:
+    """Index of the launch that defines the launch lead: the draft, else the target, else the first forward one."""
+    for wanted in (Mark.DRAFT, Mark.TARGET):
+        for i, p in enumerate(primitives):
+            if p.act is Act.LAUNCH and wanted in p.marks:
+                return i
+    return next((i for i, p in enumerate(primitives) if p.act is Act.LAUNCH and p.stream == "forward"), -1)

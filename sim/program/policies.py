@@ -1,0 +1,75 @@
+"""The resolved policies of a run and what is true of one iteration. Plain data, no behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
+from sim.program.step_program import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformSemantics:
+    """What the runtime does differently; a row of data, never a question about a vendor.
+
+    Sources: semantics section 3 (release source, both platforms).
+    """
+
+    name: str
+    #: resolve waits for `publish_ready` on the stream (True) or on the host (False)
+    publish_wait_on_stream: bool
+    #: the lengths' copy has a private stream and pinned memory, or runs on the schedule stream
+    private_d2h_stream: bool
+    #: result copies may use their own stream
+    result_copy_stream: bool
+    #: whether the scheduler's barrier is on when nobody asks for it
+    barrier_by_default: bool
+
+
+PLATFORMS = {
+    "cuda": PlatformSemantics("cuda", True, True, True, True),
+    "hip": PlatformSemantics("hip", False, False, False, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    relay: Relay
+    host_lengths: HostLengths
+    barrier: Barrier
+    placement: BarrierPlacement
+    prep_stream: PrepStream
+    overlap: bool
+    platform: PlatformSemantics
+    pinned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What one iteration is like; equal situations run the same list of primitives."""
+
+    prefill: bool = False
+    filtered: bool = False
+    merged: bool = False
+    #: the relay gathers by row (unified always; direct carry after a filter or merge)
+    gathered: bool = True
+    #: the previous forward recorded its read end / the worker's fence
+    read_end_recorded: bool = True
+    fence_recorded: bool = True
+
+    def facts(self, policies: Policies, lengths_published: bool, page_size: int) -> frozenset[str]:
+        """Every fact of :class:`Fact` that holds, and ``not_<fact>`` for every one that does not."""
+        exact = policies.host_lengths in (HostLengths.EXACT, HostLengths.EXACT_DEFERRED)
+        held = {
+            Fact.FILTERED: self.filtered,
+            Fact.MERGED: self.merged,
+            Fact.CHANGED: self.filtered or self.merged,
+            Fact.GATHERED: self.gathered,
+            Fact.CARRIED: not self.gathered,
+            Fact.LENGTHS_ON_HOST: exact and lengths_published,
+            Fact.OVERLAP: policies.overlap,
+            Fact.SYNCHRONOUS: not policies.overlap,
+            Fact.PLAN_STREAM: policies.prep_stream is PrepStream.PLAN,
+            Fact.PAGED: page_size > 1,
+        }
+        return frozenset(str(f) if true else f"not_{f}" for f, true in held.items())

@@ -1,0 +1,45 @@
+"""What a solver executes: five acts, in host program order.
+
+A :class:`Primitive` is one thing the host thread does. Events are identified by name, and a wait captures the
+latest record made before it in host order; this is all the semantics a solver needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from sim.program.step_program import Kind, Mark, Phase
+from sim.trace.record import Cause
+
+
+class Act(IntEnum):
+    """HOST and LAUNCH take host time; LAUNCH also occupies a stream; SYNC may block the host."""
+
+    HOST = 0  # host time only
+    LAUNCH = 1  # host time, then one operation on `stream`
+    RECORD = 2  # `event` becomes the tail of `stream`
+    WAIT = 3  # `stream` goes on no earlier than `event`
+    SYNC = 4  # the host goes on no earlier than `event`
+    ENTER = 5  # no time: the host enters `run_batch` (cycles are measured between these)
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    act: Act
+    name: str
+    phase: Phase
+    stream: str | None = None
+    #: host cost name (None: free) and the share of it spent here
+    host: str | None = None
+    share: float = 1.0
+    #: device cost name of a LAUNCH
+    device: str | None = None
+    #: a graph runs at the padded batch
+    kind: Kind = Kind.HOST
+    event: str | None = None
+    #: cause given to idle time that this wait or synchronisation produces; None: the event's own
+    cause: Cause | None = None
+    marks: tuple[Mark, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()

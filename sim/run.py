@@ -1,0 +1,470 @@
+"""The composition root: a resolved scenario becomes a machine, policies, a loop and books; then a result.
+
+One *replication* is one run of the workload with its own luck. Replications run at the host state the costs are
+stated at; the spread between boots enters ``pi95`` through extra runs of the first replication at the ends and
+the middle of the profile's host-state range (the state moves every host cost together, so the ends of the range
+give the ends of the answer).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import simpy
+
+from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
+from sim.config.resolve import Resolved
+from sim.config.scenario import ListedLengths, LogNormal, MatchExpected, TruncatedGeometric
+from sim.config.scenario import PerPosition as PerPositionKeys
+from sim.errors import InputError, Problem
+from sim.loops import Loop
+from sim.loops.steps import Steps
+from sim.machine.clients import Inbox, closed_loop, open_loop
+from sim.machine.costs import CostBook, Scales
+from sim.machine.machine import Machine
+from sim.program.expand import Expander
+from sim.program.policies import PLATFORMS, PlatformSemantics, Policies, Situation
+from sim.program.primitives import Act
+from sim.result import Estimate, RunResult
+from sim.serving.request import Batch, Request
+from sim.serving.scheduler import BatchScheduler
+from sim.serving.workload import Lengths, Workload
+from sim.spec.acceptance import (
+    AcceptanceModel,
+    MatchExpectedAcceptance,
+    PerPositionAcceptance,
+    RecordedAcceptance,
+    geometric_probability,
+)
+from sim.stats.intervals import mean_interval, new_boot_interval, standard_deviation
+from sim.stats.tally import Tally
+from sim.trace.metrics import FEWEST, RunBooks
+from sim.trace.record import CAUSES
+from sim.trace.recorder import Recorder
+from sim.units import NS_PER_MS, NS_PER_S, NS_PER_US
+
+#: relative uncertainty a cost carries into `pi95` by its status, unless its own boot_sd says more. The figures
+#: are judgements, stated in docs/model.md: an assumed cost may well be off by a fifth.
+STATUS_SD = {"measured": 0.0, "fitted": 0.0, "exact": 0.0, "scaled": 0.05, "published": 0.1, "assumed": 0.2}
+#: additional relative uncertainty of a cost used outside its valid range
+EXTRAPOLATION_SD = 0.1
+#: prompt tokens of one prefill iteration (the engine's chunked-prefill default)
+PREFILL_TOKENS = 8192
+#: most replications `until` may ask for
+MOST_REPLICATIONS = 400
+#: an idle or blocked share of the cycle below this is not what limits it
+NEGLIGIBLE = 0.01
+
+
+def simulate(
+    resolved: Resolved,
+    *,
+    until: float | None = None,
+    recorder: Recorder | None = None,
+) -> RunResult:
+    """Runs a resolved scenario.
+
+    ``until``: go on replicating until the half-width of the throughput's ``ci95`` is at most this share of it.
+    ``recorder`` collects the first replication's records. Raises InputError when ``until`` is set and the run is
+    too short for a cycle or the replications run out.
+    """
+    began = time.perf_counter()
+    scenario = resolved.scenario
+    wanted = scenario.run.replications
+    runs = [Replication(resolved, r, recorder=recorder if r == 0 else None).run() for r in range(wanted)]
+    if until is not None:
+        _refuse_short(runs, resolved)
+        while not _narrow(runs, until):
+            if len(runs) >= MOST_REPLICATIONS:
+                raise InputError(
+                    Problem(
+                        "--until",
+                        f"still wider than {until:.3%} after {MOST_REPLICATIONS} replications",
+                        "a half-width this workload can reach",
+                        "Ask for a wider interval or simulate more requests.",
+                    )
+                )
+            runs.append(Replication(resolved, len(runs)).run())
+    nodes = [
+        Replication(resolved, 0, host_factor=factor).run()
+        for _, factor in sorted(resolved.profile.host_state.quantiles.items(), key=lambda kv: float(kv[0]))
+        if factor != 1.0
+    ]
+    return _result(resolved, runs, nodes, time.perf_counter() - began)
+
+
+class Replication:
+    """One run of the workload. ``host_factor`` multiplies every host cost (a boot's host state)."""
+
+    def __init__(
+        self, resolved: Resolved, index: int, host_factor: float = 1.0, recorder: Recorder | None = None
+    ):
+        scenario = resolved.scenario
+        self.resolved = resolved
+        assert scenario.block_size is not None
+        self.block_size = scenario.block_size
+        # One seed a replication; 2^20 replications before seeds of neighbours meet.
+        seed = scenario.run.seed * 2**20 + index
+        self.env = simpy.Environment()
+        self.costs = CostBook(
+            resolved.profile,
+            Scales(scenario.host_scale * host_factor, scenario.device_scale),
+            seed,
+        )
+        self.machine = Machine(self.env, self.costs, recorder)
+        self.expander = Expander(
+            resolved.program, policies_of(resolved), scenario.serving.page_size
+        )
+        self.steps = Steps(self.machine, self.expander, scenario.serving.graph_batches, self.block_size)
+        assert isinstance(scenario.serving.min_free_slots, int)
+        self.scheduler = BatchScheduler(
+            scenario.serving.max_running_requests,
+            scenario.serving.min_free_slots,
+            PREFILL_TOKENS,
+            self.block_size - 1,
+        )
+        self.workload = Workload(
+            scenario.workload.requests,
+            lengths_of(scenario.workload.prompt_tokens),
+            lengths_of(scenario.workload.output_tokens),
+            acceptance_of(scenario.acceptance, self.block_size),
+            seed,
+        )
+        self.books = RunBooks(scenario.workload.concurrency)
+        self.inbox = Inbox(self.env)
+        self._done: dict[int, simpy.Event] = {}
+        self.situations: dict[Situation, int] = {}
+
+    def run(self) -> Replication:
+        """Simulates to the last completion; returns itself."""
+        loop = Loop(self.machine, self.scheduler, self.steps, self)
+        self._start_clients()
+        host = loop.overlapped() if self.resolved.scenario.overlap else loop.synchronous()
+        self.env.run(until=self.env.process(host))
+        self.books.check(self.machine)
+        self.costs.check_context()
+        return self
+
+    # -- the world outside the engine (sim.loops.Outside) ------------------------------------------------
+
+    def _start_clients(self) -> None:
+        keys = self.resolved.scenario.workload
+        if keys.arrival_rate_per_s is not None:
+            rate = keys.arrival_rate_per_s
+            gaps = (
+                (i, round(self.workload.interarrival_s(i, rate) * NS_PER_S)) for i in range(keys.requests)
+            )
+            self.env.process(open_loop(self.env, self.inbox, gaps))
+        else:
+            indices = iter(range(keys.requests))
+            delay = round(keys.client_delay_us * NS_PER_US)
+            for _ in range(min(keys.concurrency or 1, keys.requests)):
+                self.env.process(closed_loop(self.env, self.inbox, indices, self._completion, delay))
+        # Clients that start at time 0 send before the host first looks.
+        self.env.run(until=self.env.timeout(0))
+
+    def _completion(self, index: int) -> simpy.Event:
+        self._done[index] = self.env.event()
+        return self._done[index]
+
+    def receive(self, scheduler: BatchScheduler) -> None:
+        for index, arrived in self.inbox.take_all():
+            request = self.workload.make(index)
+            self.books.arrived(request, arrived)
+            scheduler.submit(request)
+
+    def exhausted(self) -> bool:
+        return self.inbox.exhausted
+
+    def arrival(self) -> simpy.Event:
+        return self.inbox.arrival()
+
+    def launched(self, batch: Batch, situation: Situation) -> None:
+        policies = self.expander.policies
+        fell_back = (
+            policies.overlap and policies.barrier is Barrier.READ_DONE and not situation.read_end_recorded
+        )
+        self.books.launched(self.machine, batch, situation.gathered, fell_back)
+        if not batch.prefill:
+            self.situations[situation] = self.situations.get(situation, 0) + 1
+
+    def processed(
+        self, batch: Batch, delivered: list[tuple[Request, int]], finished: Sequence[Request]
+    ) -> None:
+        self.books.processed(self.machine.now, delivered, finished)
+        for request in finished:
+            done = self._done.pop(request.index, None)
+            if done is not None:
+                done.succeed()
+
+    # -- what the whole run says ---------------------------------------------------------------------------
+
+    @property
+    def throughput(self) -> float:
+        """Output tokens over the time from first arrival to last completion, tok/s."""
+        return self.books.output_tokens / self._duration_s
+
+    @property
+    def steps_per_s(self) -> float:
+        return self.books.decode_iterations / self._duration_s
+
+    @property
+    def _duration_s(self) -> float:
+        return (self.books.last_completion - (self.books.first_arrival or 0)) / NS_PER_S
+
+    @property
+    def cycle(self) -> float | None:
+        """Mean full-batch cycle, µs; None under 8 intervals."""
+        tally = self.books.cycles
+        if tally.count < FEWEST or tally.mean is None:
+            return None
+        return tally.mean / NS_PER_US
+
+
+# -- from the scenario's keys to objects ----------------------------------------------------------------------
+
+
+def policies_of(resolved: Resolved) -> Policies:
+    """The policies of a resolved scenario; the synchronous loop has none of the overlapped ones."""
+    s = resolved.scenario
+    assert s.platform is not None
+    assert s.host_lengths is not None
+    base = PLATFORMS[s.platform]
+    platform = PlatformSemantics(
+        base.name,
+        base.publish_wait_on_stream,
+        s.d2h_stream != "schedule",
+        base.result_copy_stream,
+        base.barrier_by_default,
+    )
+    return Policies(
+        relay=s.relay or Relay.UNIFIED,
+        host_lengths=HostLengths(s.host_lengths),
+        barrier=s.barrier or Barrier.UNGUARDED,
+        placement=BarrierPlacement(s.barrier_placement),
+        prep_stream=s.prep_stream or PrepStream.SCHEDULE,
+        overlap=s.overlap,
+        platform=platform,
+        pinned=s.pinned,
+    )
+
+
+def lengths_of(keys: Any) -> Lengths:
+    if isinstance(keys, LogNormal):
+        return Lengths(mean=keys.mean, cv=keys.cv)
+    if isinstance(keys, ListedLengths):
+        return Lengths(listed=keys.values)
+    return Lengths(fixed=int(keys))
+
+
+def acceptance_of(keys: Any, block_size: int) -> AcceptanceModel:
+    """The acceptance model of a block of ``block_size`` positions (block_size − 1 drafts)."""
+    drafts = block_size - 1
+    if isinstance(keys, TruncatedGeometric):
+        if drafts == 0:
+            return PerPositionAcceptance([], 0)
+        p = geometric_probability(keys.mean_accepted_drafts, drafts)
+        return PerPositionAcceptance([p] * drafts, drafts)
+    if isinstance(keys, PerPositionKeys):
+        return PerPositionAcceptance(keys.probabilities, drafts)
+    if isinstance(keys, MatchExpected):
+        return MatchExpectedAcceptance(min(keys.mean_accepted_drafts, drafts), drafts)
+    return RecordedAcceptance(dict(enumerate(keys.values or ())), drafts)
+
+
+# -- from replications to a result ----------------------------------------------------------------------------
+
+
+def _refuse_short(runs: Sequence[Replication], resolved: Resolved) -> None:
+    full = resolved.scenario.workload.concurrency
+    if full is not None and any(r.cycle is None for r in runs):
+        fewest = min(r.books.cycles.count for r in runs)
+        raise InputError(
+            Problem(
+                "workload",
+                f"a run with only {fewest} full-batch cycles",
+                f"at least {FEWEST} of them for --until",
+                "Raise workload.requests or workload.output_tokens, or lower workload.concurrency.",
+            )
+        )
+
+
+def _narrow(runs: Sequence[Replication], until: float) -> bool:
+    interval = mean_interval([r.throughput for r in runs])
+    if interval is None:
+        return False
+    low, high = interval
+    return (high - low) / 2 <= until * (high + low) / 2
+
+
+def _estimate(values: Sequence[float | None], at_nodes: Sequence[float | None], other_sd: float) -> Estimate:
+    """Mean over replications, interval of the mean, interval for a new boot."""
+    if any(v is None for v in values):
+        return Estimate(None)
+    known = [v for v in values if v is not None]
+    mean = math.fsum(known) / len(known)
+    if mean == 0:
+        return Estimate(mean)
+    ratios = [v / known[0] for v in at_nodes if v is not None]
+    luck = standard_deviation(known) / mean
+    pi = new_boot_interval(mean, ratios, math.hypot(other_sd, luck))
+    return Estimate(mean, mean_interval(known), pi)
+
+
+def _result(
+    resolved: Resolved, runs: Sequence[Replication], nodes: Sequence[Replication], wall_s: float
+) -> RunResult:
+    books = [r.books for r in runs]
+    steps = sum(b.sums.count for b in books)
+    forward, host = sum(b.sums.forward for b in books), sum(b.sums.host for b in books)
+    blocked, exposed = sum(b.sums.blocked for b in books), sum(b.sums.exposed for b in books)
+    idle = [sum(b.sums.idle[k] for b in books) for k in range(len(CAUSES))]
+    decodes = sum(b.decode_iterations for b in books)
+    row_steps = sum(b.row_steps for b in books)
+    side = _critical_side(idle, exposed, blocked, forward, host)
+    shares, other_sd = _shares(resolved, runs, exposed, forward)
+    cycles, tpot, itl, ttft, lead = Tally(), Tally(), Tally(), Tally(), Tally()
+    for b in books:
+        cycles.merge(b.cycles)
+        itl.merge(b.itl)
+        ttft.merge(b.ttft)
+        lead.merge(b.lead)
+        for value in b.tpot_ns:
+            tpot.add(round(value))
+    cycle = _estimate([r.cycle for r in runs], [r.cycle for r in nodes], other_sd)
+    median = cycles.quantile(0.5) if cycle.mean is not None else None
+    contexts = sum(b.context_sum for b in books)
+    extrapolated = sorted({name for r in runs for name in r.costs.extrapolated})
+    accepted = _ratio(sum(b.accepted_drafts for b in books), row_steps)
+    return RunResult(
+        scenario=resolved.to_json(),
+        device={
+            "name": resolved.profile.name,
+            "status": resolved.profile.status,
+            "sha256": resolved.profile_sha256,
+        },
+        version=package_version(),
+        seed=resolved.scenario.run.seed,
+        replications=len(runs),
+        throughput_tok_s=_estimate([r.throughput for r in runs], [r.throughput for r in nodes], other_sd),
+        cycle_us=Estimate(
+            cycle.mean, cycle.ci95, cycle.pi95, None if median is None else median / NS_PER_US
+        ),
+        steps_per_s=_estimate([r.steps_per_s for r in runs], [r.steps_per_s for r in nodes], other_sd),
+        accepted_per_step={
+            "with_bonus": None if accepted is None else round(accepted + 1, 6),
+            "without_bonus": None if accepted is None else round(accepted, 6),
+        },
+        tpot_ms=_summary(tpot, NS_PER_MS),
+        itl_ms=_summary(itl, NS_PER_MS),
+        ttft_ms=_summary(ttft, NS_PER_MS),
+        gpu_busy_fraction=_ratio(forward - sum(idle), forward, 6),
+        host_busy_fraction=_ratio(host - blocked, host, 6),
+        exposed_host_us_per_step=_ratio(exposed / NS_PER_US, steps, 3),
+        launch_lead_us=_summary(lead, NS_PER_US),
+        run_ahead_fraction=_ratio(sum(b.ahead for b in books), decodes, 6),
+        barrier_fallback_fraction=_ratio(sum(b.fallbacks for b in books), decodes, 6),
+        direct_carry_fraction=_ratio(sum(b.carried for b in books), decodes, 6),
+        idle_us_per_step={
+            str(cause): round(idle[k] / NS_PER_US / steps, 3) if steps else 0.0
+            for k, cause in enumerate(CAUSES)
+        },
+        critical_side=side,
+        cost_share_by_status=shares,
+        extrapolated=extrapolated,
+        hazards=None,
+        iterations=decodes,
+        prefill_iterations=sum(b.prefill_iterations for b in books),
+        mean_context=_ratio(contexts, cycles.count, 3),
+        notes=list(resolved.notes),
+        wall_s=round(wall_s, 4),
+        samples={
+            "throughput_tok_s": [round(r.throughput, 4) for r in runs],
+            "cycle_us": [None if r.cycle is None else round(r.cycle, 4) for r in runs],
+            "host_factors": [round(r.costs.scales.host / resolved.scenario.host_scale, 6) for r in nodes],
+            "throughput_tok_s_at_factors": [round(r.throughput, 4) for r in nodes],
+            "cycle_us_at_factors": [None if r.cycle is None else round(r.cycle, 4) for r in nodes],
+        },
+    )
+
+
+def _critical_side(idle: Sequence[int], exposed: int, blocked: int, forward: int, host: int) -> str | None:
+    """gpu: the forward stream hardly idles; host: it idles and the host hardly blocks; else exposed."""
+    if not forward or not host:
+        return None
+    if sum(idle) < NEGLIGIBLE * forward:
+        return "gpu"
+    return "host" if blocked < NEGLIGIBLE * host else "exposed"
+
+
+def _shares(
+    resolved: Resolved, runs: Sequence[Replication], exposed: int, forward: int
+) -> tuple[dict[str, float], float]:
+    """Share of one iteration's work by status of its cost, and the relative uncertainty costs put into a cycle.
+
+    Work is the forward stream's device time and the host's time of the commonest decode iteration. For the
+    uncertainty, device costs count by their share of the cycle and host costs by theirs of the exposed time.
+    """
+    first = runs[0]
+    if not first.situations:
+        return {}, 0.0
+    situation = max(first.situations, key=lambda s: (first.situations[s], repr(s)))
+    full = resolved.scenario.workload.concurrency
+    books = first.books
+    batch = full if full and books.cycles.count else max(1, round(books.row_steps / books.decode_iterations))
+    context = books.context_sum / books.cycles.count if books.cycles.count else first.costs.largest_context
+    iteration = first.expander.expand(situation)
+    device: dict[str, float] = {}
+    host: dict[str, float] = {}
+    padded = next((g for g in resolved.scenario.serving.graph_batches if g >= batch), batch)
+    for primitives in (iteration.receive, iteration.launch, iteration.process):
+        costed = first.costs.compile(primitives, batch, padded, first.block_size)
+        ns = costed.base + costed.slope * context
+        n = len(primitives)
+        for i, p in enumerate(primitives):
+            if p.host is not None:
+                host[p.host] = host.get(p.host, 0.0) + float(ns[i])
+            if p.act is Act.LAUNCH and p.stream == "forward" and p.device is not None:
+                device[p.device] = device.get(p.device, 0.0) + float(ns[n + i])
+    total = sum(device.values()) + sum(host.values())
+    shares: dict[str, float] = {}
+    for name, ns_spent in [*device.items(), *host.items()]:
+        status = resolved.profile.costs[name].status
+        shares[status] = shares.get(status, 0.0) + ns_spent / total if total else 0.0
+    exposed_share = exposed / forward if forward else 0.0
+    device_total, host_total = sum(device.values()), sum(host.values())
+    variance = resolved.profile.device_boot_sd**2
+    for spent, of, weight in ((device, device_total, 1 - exposed_share), (host, host_total, exposed_share)):
+        for name, value in spent.items():
+            cost = resolved.profile.costs[name]
+            sd = max(cost.boot_sd, STATUS_SD[cost.status])
+            if name in first.costs.extrapolated:
+                sd = math.hypot(sd, EXTRAPOLATION_SD)
+            variance += (weight * value / of * sd) ** 2 if of else 0.0
+    return {k: round(v, 6) for k, v in sorted(shares.items())}, math.sqrt(variance)
+
+
+def _summary(tally: Tally, unit: int) -> dict[str, float | None]:
+    mean = tally.mean
+    out: dict[str, float | None] = {"mean": None if mean is None else round(mean / unit, 6)}
+    for label, q in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
+        value = tally.quantile(q)
+        out[label] = None if value is None else round(value / unit, 6)
+    return out
+
+
+def _ratio(a: float, b: float, digits: int = 9) -> float | None:
+    return round(a / b, digits) if b else None
+
+
+def package_version() -> str:
+    try:
+        return version("overlapsim")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+

@@ -1,0 +1,173 @@
+"""The books of one run: cycles, idle time, latencies. Filled by the loop, read once at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from sim.errors import OverlapsimError
+from sim.serving.request import Batch, Request
+from sim.stats.tally import Tally
+from sim.trace.record import CAUSES
+
+#: full-batch iterations dropped at the start of a run, and the fewest intervals a cycle is reported from
+#: (interface: "drop the first 5 … null under 8 such intervals")
+DROPPED = 5
+FEWEST = 8
+
+
+class Times(Protocol):
+    """Host and device times of one launch, ns."""
+
+    entered: int
+    mark_issued: int
+    mark_started: int
+    forward_before: int
+
+
+class Counters(Protocol):
+    """What the books read off a machine, modelled or real: running sums in ns, ends of streams (forward first)."""
+
+    times: Times
+    idle: list[int]
+    exposed: int
+    blocked: int
+    busy: int
+    free: list[int]
+    forward_started: int | None
+
+
+@dataclass(slots=True)
+class Sums:
+    """Sums over some iterations, ns: idle by cause, time of the forward stream, host time, of it blocked; idle
+    time that a late launch ended."""
+
+    count: int = 0
+    idle: list[int] = field(default_factory=lambda: [0] * len(CAUSES))
+    forward: int = 0
+    host: int = 0
+    blocked: int = 0
+    exposed: int = 0
+
+    def add(self, idle: Sequence[int], forward: int, host: int, blocked: int, exposed: int) -> None:
+        self.count += 1
+        for k, value in enumerate(idle):
+            self.idle[k] += value
+        self.forward += forward
+        self.host += host
+        self.blocked += blocked
+        self.exposed += exposed
+
+
+@dataclass(slots=True)
+class RunBooks:
+    """Accumulates one run. ``full`` is the batch size that counts as full (None in an open loop)."""
+
+    full: int | None
+    cycles: Tally = field(default_factory=Tally)
+    itl: Tally = field(default_factory=Tally)
+    ttft: Tally = field(default_factory=Tally)
+    tpot_ns: list[float] = field(default_factory=list)
+    lead: Tally = field(default_factory=Tally)
+    decode_iterations: int = 0
+    prefill_iterations: int = 0
+    output_tokens: int = 0
+    row_steps: int = 0
+    accepted_drafts: int = 0
+    fallbacks: int = 0
+    carried: int = 0
+    ahead: int = 0
+    first_arrival: int | None = None
+    last_completion: int = 0
+    context_sum: float = 0.0
+    #: over the iterations whose cycles count, and over every decode iteration
+    steady: Sums = field(default_factory=lambda: Sums())
+    decode: Sums = field(default_factory=lambda: Sums())
+    _full_seen: int = 0
+    _previous_full: bool = False
+    _last_entered: int = 0
+    _last_idle: list[int] = field(default_factory=lambda: [0] * len(CAUSES))
+    _last_forward: int = 0
+    _last_blocked: int = 0
+    _last_exposed: int = 0
+
+    def launched(self, machine: Counters, batch: Batch, gathered: bool, fell_back: bool) -> None:
+        """Books one launch: the interval since the previous one, and what the forward stream did in between."""
+        times = machine.times
+        interval = times.entered - self._last_entered
+        forward_end = machine.free[0]
+        advanced = forward_end - self._last_forward
+        blocked = machine.blocked - self._last_blocked
+        full = not batch.prefill and batch.size == self.full
+        first = self._last_entered == 0
+        if batch.prefill:
+            self.prefill_iterations += 1
+        else:
+            self.decode_iterations += 1
+            self.row_steps += batch.size
+            self.accepted_drafts += batch.accepted_drafts
+            if not gathered:
+                self.carried += 1
+            if fell_back:
+                self.fallbacks += 1
+            self.lead.add(times.mark_started - times.mark_issued)
+            if times.mark_issued < times.forward_before:
+                self.ahead += 1
+            steady = False
+            if full:
+                self._full_seen += 1
+                if self._previous_full and self._full_seen > DROPPED + 1:
+                    self.cycles.add(interval)
+                    self.context_sum += batch.mean_context()
+                    steady = True
+            if not first:
+                idle = [value - last for value, last in zip(machine.idle, self._last_idle, strict=True)]
+                exposed = machine.exposed - self._last_exposed
+                self.decode.add(idle, advanced, interval, blocked, exposed)
+                if steady:
+                    self.steady.add(idle, advanced, interval, blocked, exposed)
+        self._previous_full = full
+        self._last_entered = times.entered
+        self._last_idle = machine.idle.copy()
+        self._last_forward = forward_end
+        self._last_blocked = machine.blocked
+        self._last_exposed = machine.exposed
+
+    @property
+    def sums(self) -> Sums:
+        """The steady iterations where there are enough to report a cycle from, else every decode iteration."""
+        return self.steady if self.steady.count >= FEWEST else self.decode
+
+    def arrived(self, request: Request, now: int) -> None:
+        request.arrived_ns = now
+        if self.first_arrival is None:
+            self.first_arrival = now
+
+    def processed(self, now: int, delivered: Sequence[tuple[Request, int]], finished: Sequence[Request]) -> None:
+        """Books the tokens a result delivered at host time ``now``."""
+        gaps: dict[int, int] = {}
+        for request, tokens in delivered:
+            self.output_tokens += tokens
+            if request.first_token_ns is None:
+                request.first_token_ns = now
+                self.ttft.add(now - request.arrived_ns)
+            else:
+                gap = now - request.last_token_ns
+                gaps[gap] = gaps.get(gap, 0) + 1
+            request.last_token_ns = now
+        for gap, times in gaps.items():
+            self.itl.add(gap, times)
+        for request in finished:
+            self.last_completion = now
+            if request.output_tokens > 1 and request.first_token_ns is not None:
+                self.tpot_ns.append((now - request.first_token_ns) / (request.output_tokens - 1))
+
+    def check(self, machine: Counters) -> None:
+        """The idle causes add up to the idle time of the forward stream, exactly. Raises if they do not."""
+        started = machine.forward_started or 0
+        if sum(machine.idle) + machine.busy != machine.free[0] - started:
+            raise OverlapsimError(
+                f"idle causes sum to {sum(machine.idle)} ns but the forward stream was idle for "
+                f"{machine.free[0] - started - machine.busy} ns"
+            )
