@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import simpy
@@ -42,6 +43,7 @@ from sim.spec.acceptance import (
 )
 from sim.stats.intervals import mean_interval, new_boot_interval, standard_deviation
 from sim.stats.tally import Tally
+from sim.trace import chrome
 from sim.trace.metrics import FEWEST, RunBooks
 from sim.trace.record import CAUSES
 from sim.trace.recorder import Recorder
@@ -64,17 +66,18 @@ def simulate(
     resolved: Resolved,
     *,
     until: float | None = None,
-    recorder: Recorder | None = None,
+    trace: Path | None = None,
 ) -> RunResult:
     """Runs a resolved scenario.
 
     ``until``: go on replicating until the half-width of the throughput's ``ci95`` is at most this share of it.
-    ``recorder`` collects the first replication's records. Raises InputError when ``until`` is set and the run is
+    ``trace``: write the first replication there as Chrome/Perfetto JSON (gzipped if it ends in .gz). Raises InputError when ``until`` is set and the run is
     too short for a cycle or the replications run out.
     """
     began = time.perf_counter()
     scenario = resolved.scenario
     wanted = scenario.run.replications
+    recorder = None if trace is None else Recorder()
     runs = [Replication(resolved, r, recorder=recorder if r == 0 else None).run() for r in range(wanted)]
     if until is not None:
         _refuse_short(runs, resolved)
@@ -94,7 +97,10 @@ def simulate(
         for _, factor in sorted(resolved.profile.host_state.quantiles.items(), key=lambda kv: float(kv[0]))
         if factor != 1.0
     ]
-    return _result(resolved, runs, nodes, time.perf_counter() - began)
+    result = _result(resolved, runs, nodes, time.perf_counter() - began)
+    if trace is not None and recorder is not None:
+        chrome.write(trace, recorder.records)
+    return result
 
 
 class Replication:

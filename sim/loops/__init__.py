@@ -112,4 +112,6 @@ class Loop:
         step = self.steps.process(pending.situation, batch)
         yield from machine.run(step, batch.mean_context(), pending.iteration)
         delivered, finished = self.scheduler.process(batch)
+        if finished:  # clients hear of it now, not when the event loop last looked
+            yield from machine.catch_up()
         self.outside.processed(batch, delivered, finished)

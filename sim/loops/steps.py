@@ -21,7 +21,6 @@ class Steps:
         self._compiled: dict[tuple[Situation, int, int, str], CompiledStep] = {}
         self._read_end_recorded = False
         self._fence_recorded = False
-        self._launched = False
 
     def situation(self, batch: Batch) -> Situation:
         """What this iteration is like, given what the previous forward recorded."""
@@ -31,13 +30,12 @@ class Steps:
             filtered=batch.filtered,
             merged=batch.merged,
             gathered=gathered,
-            read_end_recorded=self._read_end_recorded or not self._launched,
+            read_end_recorded=self._read_end_recorded,
             fence_recorded=self._fence_recorded,
         )
 
     def launched(self, batch: Batch) -> None:
         """Remembers what the forward just launched leaves behind for the next iteration's waits."""
-        self._launched = True
         self._read_end_recorded = not batch.prefill and self._expander.records_read_end
         self._fence_recorded = not batch.prefill and self._expander.records_fence
 
