@@ -1,0 +1,182 @@
+"""From the pieces of one engine's traces and its unprofiled section totals to operations and their costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sim.config.profile import Cost
+from sim.ingest.deflate import Inflation
+from sim.ingest.pieces import Piece, Pieces
+from sim.program.step_program import Kind, Operation, Phase
+
+#: batches at which costs are tabulated
+BATCHES = (1, 2, 4, 8, 16, 32)
+#: sections that one unprofiled timing covers together; sections outside any group are deflated only
+GROUPS = {
+    "schedule": ("schedule", "prepare"),
+    "run_batch": ("enter", "gather_tokens", "draft", "verify", "accept", "publish", "tail", "copy"),
+    "process": ("process",),
+}
+#: the traced publish kernel belongs to the accept section's cost
+MERGED = {"publish": "accept"}
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Unprofiled µs of a group of sections at state 1, over :data:`BATCHES`, without what policies insert."""
+
+    value: NDArray[np.float64]
+    status: str
+    source: str
+
+
+def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[Operation]:
+    """The engine's operations in program order; each names its section's host cost and its share of it."""
+    shares = _shares(engine, inflation)
+    found = []
+    for name in _order(engine):
+        piece = next(p.pieces[name] for p in engine if name in p.pieces)
+        section = MERGED.get(piece.section, piece.section)
+        host_name = host_cost(section, label)
+        if piece.kind is Kind.HOST:
+            found.append(
+                Operation(phase=piece.phase, name=name, kind=Kind.HOST, cost=host_name, share=shares[name])
+            )
+            continue
+        row = piece.row
+        assert row is not None  # every kind but HOST comes from a template row
+        found.append(
+            Operation(
+                phase=piece.phase, name=name, kind=piece.kind, stream=row.stream, cost=row.cost, host=host_name,
+                share=shares[name], event=row.event, on=row.on, when=row.when, marks=row.marks, reads=row.reads,
+                writes=row.writes, direction=row.direction,
+            )
+        )
+    return found
+
+
+def host_cost(section: str, label: str) -> str:
+    return f"host.{label}.{section}"
+
+
+def _order(engine: list[Pieces]) -> list[str]:
+    """Program order over all traces; ``receive`` opens the list although its last part closes an iteration."""
+    names: list[str] = []
+    for p in engine:
+        at = 0
+        for name in p.pieces:
+            if name in names:
+                at = names.index(name) + 1
+            else:
+                names.insert(at, name)
+                at += 1
+    rank = {phase: i for i, phase in enumerate(Phase)}
+    phase_of = {name: piece.phase for p in engine for name, piece in p.pieces.items()}
+    return sorted(names, key=lambda n: rank[phase_of[n]])  # stable: order inside a phase is the trace's
+
+
+def _host(piece: Piece, inflation: Inflation, state: float, graph_call: float = 0.0) -> float:
+    return inflation.deflate(piece.host, state) + graph_call * piece.graph_calls
+
+
+def _by_section(p: Pieces, inflation: Inflation, graph_call: float) -> dict[str, dict[str, float]]:
+    state = inflation.states[p.traced.trace.path]
+    out: dict[str, dict[str, float]] = {}
+    for piece in p.pieces.values():
+        section = MERGED.get(piece.section, piece.section)
+        out.setdefault(section, {})[piece.name] = _host(piece, inflation, state, graph_call)
+    return out
+
+
+def _shares(engine: list[Pieces], inflation: Inflation, graph_call: float = 3.0) -> dict[str, float]:
+    """Each operation's share of its section, averaged over traces; shares of a section sum to one."""
+    collected: dict[str, dict[str, list[float]]] = {}
+    for p in engine:
+        for section, parts in _by_section(p, inflation, graph_call).items():
+            total = sum(parts.values())
+            for name, part in parts.items():
+                collected.setdefault(section, {}).setdefault(name, []).append(part / total)
+    shares = {}
+    for parts_of in collected.values():
+        means = {name: float(np.mean(values)) for name, values in parts_of.items()}
+        whole = sum(means.values())
+        shares.update({name: mean / whole for name, mean in means.items()})
+    return shares
+
+
+def host_costs(
+    engine: list[Pieces], inflation: Inflation, totals: dict[str, Totals], label: str, graph_call: float
+) -> dict[str, Cost]:
+    """Every section's host cost over the batch.
+
+    The deflated traces say how a group's unprofiled total divides into sections (linear in the batch between the
+    traces); the total itself is exact. Sections without a total keep their deflated time.
+    """
+    batches = [p.traced.batch for p in engine]
+    traced = [_by_section(p, inflation, graph_call) for p in engine]
+    sections = sorted({s for t in traced for s in t})
+    deflated = {
+        s: _over_batches(batches, [sum(t[s].values()) if s in t else None for t in traced]) for s in sections
+    }
+    names = ", ".join(_file(p) for p in engine)
+    costs = {}
+    grouped: set[str] = set()
+    for group, members in GROUPS.items():
+        present = [s for s in members if s in deflated]
+        if group not in totals or not present:
+            continue
+        whole = sum(deflated[s] for s in present)
+        for s in present:
+            grouped.add(s)
+            value = totals[group].value * deflated[s] / whole
+            costs[host_cost(s, label)] = Cost(
+                value=_rounded(value), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
+                status=totals[group].status,  # type: ignore[arg-type]
+                source=f"{totals[group].source}; divided as in {names}",
+            )
+    for s in sections:
+        if s not in grouped:
+            costs[host_cost(s, label)] = Cost(
+                value=_rounded(deflated[s]), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
+                status="scaled",
+                source=f"{names}, profiling removed per recorded operator and call; no unprofiled timing covers it",
+            )
+    return costs
+
+
+def device_costs(engine: list[Pieces], skip: set[str]) -> dict[str, Cost]:
+    """Seam kernels and copies: duration with the gap to the next queued kernel, over the batches traced."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for p in engine:
+        for piece in p.pieces.values():
+            if piece.row is not None and piece.row.cost and piece.row.cost not in skip:
+                found.setdefault(piece.row.cost, {}).setdefault(p.traced.batch, []).append(piece.device)
+    names = ", ".join(_file(p) for p in engine)
+    costs = {}
+    for name, by_batch in found.items():
+        batches = tuple(sorted(by_batch))
+        values = tuple(round(float(np.mean(by_batch[b])), 3) for b in batches)
+        costs[name] = Cost(
+            value=values if len(batches) > 1 else values[0],
+            batch=batches if len(batches) > 1 else None,
+            valid_range={"batch": (batches[0], batches[-1])},
+            status="measured",
+            source=f"{names}: median over iterations, gap to the next kernel of the stream included",
+        )
+    return costs
+
+
+def _over_batches(batches: list[int], values: list[float | None]) -> NDArray[np.float64]:
+    known = sorted((b, v) for b, v in zip(batches, values, strict=True) if v is not None)
+    return np.interp(BATCHES, [b for b, _ in known], [v for _, v in known])
+
+
+def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+    return tuple(round(float(v), 2) for v in values)
+
+
+def _file(p: Pieces) -> str:
+    return p.traced.trace.path.rsplit("/", 1)[-1]

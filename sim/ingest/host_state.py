@@ -1,0 +1,83 @@
+"""Separates what a host section costs from the state its boot was in.
+
+One factor moves all host sections of a boot together. With ``y`` the median of section ``s`` in row ``r`` (one
+boot at one concurrency ``c``):
+
+    log y(s, r) = log(b0(s) + b1(s)·c) + log state(r)
+
+``state`` is identified by the gauge, a short section of fixed work (``b1 = 0``). The level is set so that the
+tenth percentile of the states is 1: costs are stated for a host in its fast state, as most rows are close to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+#: residuals beyond about twice this relative size count linearly, so a burst in one section does not move a row
+ROBUST_SCALE = 0.05
+LEVEL_QUANTILE = 0.10
+
+
+@dataclass(frozen=True)
+class HostStates:
+    """``states[row]`` and, for each section, its cost at state 1 as ``b0 + b1·batch`` (µs)."""
+
+    states: NDArray[np.float64]
+    sections: dict[str, tuple[float, float]]
+    #: relative residual of all fitted medians
+    residual_sd: float
+
+    def at(self, section: str, batch: float) -> float:
+        b0, b1 = self.sections[section]
+        return b0 + b1 * batch
+
+
+def fit_states(
+    concurrency: NDArray[np.float64], sections: dict[str, NDArray[np.float64]], gauge: str
+) -> HostStates:
+    """Joint fit over rows.
+
+    Args:
+        concurrency: batch of each row.
+        sections: medians (µs) of each section in each row; NaN where a row's figure contains a wait.
+        gauge: name of the section of fixed work.
+    """
+    rows = len(concurrency)
+    names = sorted(sections)
+    slopes = [n for n in names if n != gauge]
+    start_states = sections[gauge] / np.nanquantile(sections[gauge], LEVEL_QUANTILE)
+    start = [np.log(start_states)]
+    for name in names:
+        level = np.nanmedian(sections[name] / start_states)
+        start.append(np.array([np.log(level)]))
+    start.append(np.full(len(slopes), -4.0))
+    x0 = np.concatenate(start)
+
+    def unpack(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], dict[str, tuple[float, float]]]:
+        base = {name: float(np.exp(x[rows + i])) for i, name in enumerate(names)}
+        slope = {name: float(np.exp(x[rows + len(names) + i])) for i, name in enumerate(slopes)}
+        return x[:rows], {n: (base[n], base[n] * slope.get(n, 0.0)) for n in names}
+
+    def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        states, fitted = unpack(x)
+        parts = [
+            np.log(values) - np.log(fitted[name][0] + fitted[name][1] * concurrency) - states
+            for name, values in sorted(sections.items())
+        ]
+        flat = np.concatenate(parts)
+        return np.where(np.isnan(flat), 0.0, flat)
+
+    solution = least_squares(residuals, x0, loss="soft_l1", f_scale=ROBUST_SCALE)
+    log_states, fitted = unpack(solution.x)
+    level = float(np.quantile(log_states, LEVEL_QUANTILE))
+    known = sum(int(np.isfinite(v).sum()) for v in sections.values())
+    spare = max(1, known - len(x0))
+    return HostStates(
+        states=np.exp(log_states - level),
+        sections={n: (b0 * np.exp(level), b1 * np.exp(level)) for n, (b0, b1) in fitted.items()},
+        residual_sd=float(np.sqrt(np.sum(residuals(solution.x) ** 2) / spare)),
+    )

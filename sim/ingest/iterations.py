@@ -1,0 +1,291 @@
+"""Cuts a trace into decode iterations and folds the iterations of one call sequence into medians.
+
+An iteration is a list of entries in host program order: runtime calls of consequence and the opening and closing
+of annotations. Between two entries lies host work, described by its time and by what the profiler recorded in it
+(operators and minor calls), because that is what profiling costs.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+
+from sim.errors import InputError, Problem
+from sim.ingest.kineto import HOW_TO_RECORD, Activity, ActivityKind, Call, CallKind, Trace
+
+#: the annotation that opens an iteration, newest spelling first; without any, the pattern of graph launches does
+ITERATION_STARTS = ("scheduler.recv_requests", "scheduler.get_next_batch_to_run", "scheduler.run_batch")
+_BATCH = re.compile(r"\bbs=(\d+)")
+#: a leading iteration is a transient of the profiler when its host time differs from the later median by this
+TRANSIENT = 0.10
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of one iteration; microseconds.
+
+    ``gap``: host time since the previous entry ended; ``operators`` and ``minor`` count what was recorded in it.
+    ``call``: duration of the runtime call itself. ``span``: first start to last end of its device activities.
+    ``pitch``: from the start of its first activity to the start of the next activity on the same stream.
+    ``lag``: from the end of the call to the start of the first activity. ``idle_before``: how long the stream had
+    been idle when the first activity started. Device fields are zero where the call causes none.
+    """
+
+    kind: str
+    label: str
+    offset: float
+    gap: float
+    operators: float
+    minor: float
+    call: float = 0.0
+    span: float = 0.0
+    pitch: float = 0.0
+    lag: float = 0.0
+    idle_before: float = 0.0
+    nodes: int = 0
+    stream: tuple[int, int] = (-1, -1)
+    activity: str = ""
+
+
+@dataclass(frozen=True)
+class Iteration:
+    index: int
+    start: float
+    length: float
+    batch: int | None
+    entries: list[Entry]
+    #: device start of the largest graph: cycles of traces are measured from target to target
+    target_start: float
+    #: device span of every graph, in order
+    graphs: tuple[float, ...]
+
+    @property
+    def signature(self) -> tuple[tuple[str, str], ...]:
+        return tuple((e.kind, e.label if e.kind in ("open", "close") else "") for e in self.entries)
+
+    @property
+    def host(self) -> float:
+        """Host time without waits and graph launches, microseconds."""
+        waits = (CallKind.SYNCHRONIZE, CallKind.GRAPH)
+        return sum(e.gap + (0.0 if e.kind in waits else e.call) for e in self.entries)
+
+
+@dataclass(frozen=True)
+class TracedProgram:
+    """Medians over the steady iterations of one trace."""
+
+    trace: Trace
+    batch: int
+    #: the iterations used, transients and odd ones left out
+    iterations: list[Iteration]
+    entries: list[Entry]
+    #: index of the first used iteration among all complete ones of the trace
+    first: int
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def cycle(self) -> float:
+        """Median of target start to target start, microseconds."""
+        starts = [i.target_start for i in self.iterations]
+        return median(b - a for a, b in zip(starts, starts[1:], strict=False))
+
+
+def split(trace: Trace) -> list[Iteration]:
+    """All complete decode iterations of ``trace``, transients included.
+
+    Raises:
+        InputError: no complete iteration with a graph launch in it.
+    """
+    starts = _starts(trace)
+    following = _stream_neighbours(trace.activities)
+    iterations = []
+    for index, (begin, end) in enumerate(zip(starts, starts[1:], strict=False)):
+        calls = [c for c in trace.calls if begin <= c.start < end]
+        graphs = [c for c in calls if c.kind is CallKind.GRAPH and c.activities]
+        if not graphs:
+            continue  # a prefill or an idle turn of the loop
+        target = max(graphs, key=lambda c: len(c.activities))
+        iterations.append(
+            Iteration(
+                index=index,
+                start=begin,
+                length=end - begin,
+                batch=_batch(trace, begin, end),
+                entries=_entries(trace, calls, begin, end, following),
+                target_start=target.activities[0].start,
+                graphs=tuple(c.activities[-1].end - c.activities[0].start for c in graphs),
+            )
+        )
+    if not iterations:
+        raise InputError(
+            Problem(
+                trace.path, f"{len(starts)} iteration starts and no complete decode iteration with a graph launch",
+                "at least 4 complete decode iterations replayed from graphs", HOW_TO_RECORD,
+            )
+        )
+    return iterations
+
+
+def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
+    """The steady decode iteration of ``trace``: one call sequence, medians of every figure.
+
+    Args:
+        batch: rows, where the trace's annotations do not say.
+
+    Raises:
+        InputError: too few steady iterations, or no batch size known.
+    """
+    every = split(trace)
+    common, _ = Counter((i.signature, i.batch) for i in every).most_common(1)[0]
+    same = [i for i in every if (i.signature, i.batch) == common]
+    notes = []
+    if len(same) < len(every):
+        notes.append(
+            f"{len(every) - len(same)} of {len(every)} iterations differ from the usual call sequence or batch "
+            "(prefills, filters or merges between them) and were left out"
+        )
+    first = transients(same)
+    steady = same[first:]
+    if first:
+        notes.append(f"the first {first} iterations are start-up transients of the profiler and were dropped")
+    rows = common[1] if common[1] is not None else batch
+    problems = []
+    if rows is None:
+        problems.append(
+            Problem(trace.path, "no batch size in any annotation", "an annotation with bs=<rows>",
+                    "name the batch size in the file (…_c8.json.gz) or record with the engine's step annotations")
+        )
+    if len(steady) < 3:
+        problems.append(
+            Problem(trace.path, f"{len(steady)} steady decode iterations", "at least 3 of one call sequence",
+                    HOW_TO_RECORD)
+        )
+    if problems or rows is None:
+        raise InputError(problems)
+    return TracedProgram(trace, rows, steady, _medians(steady), first, notes)
+
+
+def transients(iterations: list[Iteration]) -> int:
+    """How many leading iterations are slowed by the profiler's start-up (or cut short by it).
+
+    The host's time and the cycle of an iteration are compared with the medians of the second half.
+    """
+    if len(iterations) < 4:
+        return 0
+    half = iterations[len(iterations) // 2 :]
+    host = median(i.host for i in half)
+    length = median(i.length for i in half)
+    for n, i in enumerate(iterations[: len(iterations) // 2]):
+        if abs(i.host / host - 1) < TRANSIENT and abs(i.length / length - 1) < TRANSIENT:
+            return n
+    return len(iterations) // 2
+
+
+def _starts(trace: Trace) -> list[float]:
+    names = {s.name for s in trace.spans}
+    for name in ITERATION_STARTS:
+        if name in names:
+            return [s.start for s in trace.spans if s.name == name]
+    # Without annotations: an iteration begins where the host returns from the last wait before its largest
+    # graph; without waits, right after the previous iteration's last call with device work.
+    graphs = [c for c in trace.calls if c.kind is CallKind.GRAPH and c.activities]
+    if not graphs:
+        return []
+    nodes = max(len(c.activities) for c in graphs)
+    targets = [c.start for c in graphs if len(c.activities) > 0.7 * nodes]
+    waits = [c.end for c in trace.calls if c.kind is CallKind.SYNCHRONIZE]
+    cuts = []
+    for before, target in zip([0.0, *targets], targets, strict=False):
+        inside = [w for w in waits if before < w < target]
+        cuts.append(inside[0] if inside else before)
+    return cuts
+
+
+def _batch(trace: Trace, begin: float, end: float) -> int | None:
+    sizes = [
+        int(found.group(1))
+        for s in trace.spans
+        if begin <= s.start < end and (found := _BATCH.search(s.name)) is not None
+    ]
+    return max(sizes) if sizes else None
+
+
+def _stream_neighbours(activities: list[Activity]) -> dict[Activity, tuple[float, float]]:
+    """For every activity: end of the previous and start of the next activity of its stream."""
+    lanes: dict[tuple[int, int], list[Activity]] = defaultdict(list)
+    for a in activities:
+        lanes[a.stream].append(a)
+    found = {}
+    for lane in lanes.values():
+        for n, a in enumerate(lane):
+            before = lane[n - 1].end if n else a.start
+            after = lane[n + 1].start if n + 1 < len(lane) else a.end
+            found[a] = (before, after)
+    return found
+
+
+def _entries(
+    trace: Trace, calls: list[Call], begin: float, end: float, following: dict[Activity, tuple[float, float]]
+) -> list[Entry]:
+    points: list[tuple[float, float, str, str, Call | None]] = []
+    minor = []
+    for c in calls:
+        if c.kind is CallKind.MINOR:
+            minor.append(c.start)
+        else:
+            points.append((c.start, c.end, c.kind, _label(c), c))
+    for s in trace.spans:
+        if begin <= s.start < end:
+            points.append((s.start, s.start, "open", s.name, None))
+            points.append((min(s.end, end), min(s.end, end), "close", s.name, None))
+    points.append((end, end, "close", "iteration", None))
+    # stable for equal times: an opening before what lies in it, a closing after
+    points.sort(key=lambda p: (p[0], {"open": 0, "close": 2}.get(p[2], 1)))
+    entries = []
+    last = begin
+    for start, stop, kind, label, call in points:
+        count = bisect_left(trace.operators, start) - bisect_left(trace.operators, last)
+        queries = bisect_left(minor, start) - bisect_left(minor, last)
+        device: dict[str, float] = {}
+        stream, activity, nodes = (-1, -1), "", 0
+        if call is not None and call.activities:
+            own = call.activities
+            before, _ = following[own[0]]
+            _, after = following[own[-1]]
+            stream, activity, nodes = own[0].stream, own[0].name, len(own)
+            device = {
+                "span": own[-1].end - own[0].start,
+                "pitch": after - own[0].start,
+                "lag": own[0].start - stop,
+                "idle_before": own[0].start - before,
+            }
+        entries.append(
+            Entry(kind, label, start - begin, max(0.0, start - last), count, queries, stop - start,
+                  nodes=nodes, stream=stream, activity=activity, **device)
+        )
+        last = max(last, stop)
+    return entries
+
+
+def _label(call: Call) -> str:
+    if not call.activities:
+        return call.kind.value
+    first = call.activities[0]
+    return "memset" if first.kind is ActivityKind.MEMSET else first.name
+
+
+def _medians(iterations: list[Iteration]) -> list[Entry]:
+    folded = []
+    for column in zip(*(i.entries for i in iterations), strict=True):
+        figures = {
+            name: median(getattr(e, name) for e in column)
+            for name in (
+                "offset", "gap", "operators", "minor", "call", "span", "pitch", "lag", "idle_before",
+            )
+        }
+        e = column[0]
+        folded.append(Entry(e.kind, e.label, nodes=e.nodes, stream=e.stream, activity=e.activity, **figures))
+    return folded

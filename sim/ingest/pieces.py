@@ -1,0 +1,93 @@
+"""One folded trace read through its template: operations with their traced host time and device duration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sim.ingest.deflate import EMPTY, Stretch, call_of, gap_of
+from sim.ingest.iterations import Entry, TracedProgram
+from sim.ingest.kineto import CallKind
+from sim.ingest.templates import Row, Template, align
+from sim.program.step_program import Kind, Phase
+
+#: a launch whose kernel starts at least this long (µs) after it was queued behind other work
+QUEUED = 20.0
+#: gap (µs) between back-to-back kernels of one stream, for those that were not queued (median of the queued ones)
+KERNEL_GAP = 1.3
+#: a longer gap (µs) to the next kernel is idle time, not pitch
+LONGEST_GAP = 10.0
+
+
+@dataclass
+class Piece:
+    """One operation of one trace. ``host``: traced time and counts; ``device``: µs of its stream."""
+
+    name: str
+    phase: Phase
+    section: str
+    kind: Kind
+    row: Row | None
+    host: Stretch = EMPTY
+    device: float = 0.0
+    #: a graph's launch call, whose unprofiled cost is a primitive
+    graph_calls: int = 0
+    nodes: int = 0
+
+
+@dataclass
+class Pieces:
+    traced: TracedProgram
+    template: Template
+    pieces: dict[str, Piece] = field(default_factory=dict)
+    #: time and counts of what policies insert, by section
+    policy: dict[str, Stretch] = field(default_factory=dict)
+    policy_device: dict[str, float] = field(default_factory=dict)
+    folded: list[str] = field(default_factory=list)
+
+    def section(self, name: str) -> Stretch:
+        """Traced host time of the program's operations of a section."""
+        return sum((p.host for p in self.pieces.values() if p.section == name), EMPTY)
+
+
+def device_time(entry: Entry) -> float:
+    """Duration on its stream with the gap to a kernel queued behind it folded in (µs)."""
+    gap = entry.pitch - entry.span
+    return entry.pitch if entry.lag > QUEUED and -5.0 < gap < LONGEST_GAP else entry.span + KERNEL_GAP
+
+
+def read(traced: TracedProgram, template: Template) -> Pieces:
+    """Assigns every entry to an operation, to a policy, or folds it into the operation that follows."""
+    rows = align(template, [(e.kind, e.label) for e in traced.entries])
+    out = Pieces(traced, template)
+    carried, carried_device = EMPTY, 0.0
+    for entry, row in zip(traced.entries, rows, strict=True):
+        gap, call = gap_of(entry), call_of(entry)
+        if row is None or row.role == "fold":
+            carried += gap + call
+            if entry.nodes:
+                carried_device += device_time(entry)
+                out.folded.append(entry.label)
+            continue
+        if row.before:
+            before = _piece(out, row.before, row.before_phase or row.phase, row.before_section, Kind.HOST, None)
+            before.host += carried + gap
+            carried, gap = EMPTY, EMPTY
+        if row.role == "policy":
+            # Its gap is the policy's own host work (a stream switch, the Python of the call).
+            out.policy[row.section] = out.policy.get(row.section, EMPTY) + gap + call
+            if entry.nodes:
+                out.policy_device[row.section] = device_time(entry)
+            continue
+        piece = _piece(out, row.name, row.phase, row.section, row.operation, row)
+        piece.host += carried + gap + call
+        piece.device += carried_device + (device_time(entry) if entry.nodes else 0.0)
+        piece.nodes = entry.nodes
+        if entry.kind is CallKind.GRAPH:
+            piece.device = carried_device + entry.pitch if entry.pitch - entry.span < LONGEST_GAP else entry.span
+            piece.graph_calls += 1
+        carried, carried_device = EMPTY, 0.0
+    return out
+
+
+def _piece(out: Pieces, name: str, phase: Phase, section: str, kind: Kind, row: Row | None) -> Piece:
+    return out.pieces.setdefault(name, Piece(name, phase, section, kind, row))

@@ -1,0 +1,250 @@
+"""What an engine's decode iteration looks like in a trace, entry by entry, and what each entry means.
+
+A trace shows calls and kernels; names of operations, their phases, what they read, and which record a wait refers
+to come from here. A template is matched to the trace as a longest common subsequence: entries it does not know
+are folded into the operation that follows, rows that the trace lacks are skipped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from sim.program.step_program import Kind, Mark, Phase, StreamName
+
+Role = Literal["keep", "policy", "fold"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One expected entry.
+
+    ``kind`` and ``pattern`` select it (kind of the call or open/close; pattern searched in the kernel's or the
+    annotation's name). ``role``: keep it as an operation, drop it because a policy inserts it, or fold its time
+    into the operation that follows. ``before`` names a host operation for the gap in front of the entry, of
+    phase ``before_phase``; without it the gap belongs to the entry's own operation.
+    """
+
+    kind: str
+    pattern: str
+    role: Role
+    name: str = ""
+    phase: Phase = Phase.FORWARD
+    section: str = ""
+    operation: Kind = Kind.KERNEL
+    stream: StreamName | None = None
+    cost: str | None = None
+    event: str | None = None
+    on: StreamName | None = None
+    when: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    direction: Literal["h2d", "d2h", "d2d"] | None = None
+    before: str = ""
+    before_phase: Phase | None = None
+    before_section: str = ""
+
+    def matches(self, kind: str, label: str) -> bool:
+        return self.kind == kind and re.search(self.pattern, label) is not None
+
+
+@dataclass(frozen=True)
+class Template:
+    """Rows in trace order. ``traces_name_events`` would be False for engines whose traces need no help."""
+
+    algorithm: str
+    engine: str
+    rows: tuple[Row, ...]
+
+
+def align(template: Template, entries: list[tuple[str, str]]) -> list[Row | None]:
+    """The row each (kind, label) entry stands for, or None, by longest common subsequence."""
+    rows = template.rows
+    n, m = len(entries), len(rows)
+    best = [[0] * (m + 1) for _ in range(n + 1)]
+    for i in range(n - 1, -1, -1):
+        for j in range(m - 1, -1, -1):
+            skip = max(best[i + 1][j], best[i][j + 1])
+            hit = 1 + best[i + 1][j + 1] if rows[j].matches(*entries[i]) else 0
+            best[i][j] = max(skip, hit)
+    found: list[Row | None] = []
+    i = j = 0
+    while i < n:
+        if j < m and rows[j].matches(*entries[i]) and best[i][j] == 1 + best[i + 1][j + 1]:
+            found.append(rows[j])
+            i, j = i + 1, j + 1
+        elif j < m and best[i][j + 1] >= best[i + 1][j]:
+            j += 1
+        else:
+            found.append(None)
+            i += 1
+    return found
+
+
+# -- SGLang's DFLASH worker -------------------------------------------------------------------------------
+# Order of semantics 1.7 (0.5.14) and 1.8 (0.5.15), read off the released sources; names of kernels off traces.
+
+_SCHEDULE_STREAM = StreamName.SCHEDULE
+_F = StreamName.FORWARD
+
+
+def _host(pattern: str, name: str, phase: Phase, section: str, kind: str = "close") -> Row:
+    return Row(kind, pattern, "keep", name, phase, section, Kind.HOST)
+
+
+def _kernel(pattern: str, name: str, section: str, kind: str = "launch", **more: object) -> Row:
+    cost = more.pop("cost", f"dflash.{name}")
+    return Row(kind, pattern, "keep", name, section=section, stream=_F, cost=cost, **more)  # type: ignore[arg-type]
+
+
+def _policy(kind: str, pattern: str = "", section: str = "", **more: object) -> Row:
+    return Row(kind, pattern, "policy", section=section, **more)  # type: ignore[arg-type]
+
+
+def _metadata(phase: str, lengths_used: bool) -> list[Row]:
+    """Static fills and Triton attention metadata, identical for draft and verify."""
+    first = (Mark.FIRST_USE_OF_HOST_LENGTHS,) if lengths_used else ()
+    rows = [_kernel("multi_tensor|multi", f"{phase}.fill", phase, marks=first)]
+    if phase == "draft":
+        rows.append(_kernel("DtoD", "draft.fill_embeds", phase, "copy", operation=Kind.COPY, direction="d2d"))
+    steps = (
+        ("elementwise", "lens_slice"), ("elementwise", "lens_cast"), ("scan", "kv_scan_init"), ("scan", "kv_scan"),
+        ("elementwise", "kv_indptr"), ("kv_indices", "kv_indices"), ("elementwise", "qo_fill"),
+        ("elementwise", "qo_step"), ("scan", "qo_scan_init"), ("scan", "qo_scan"),
+    )
+    for pattern, name in steps:
+        reads = ("req_to_token[0:seq]" if phase == "draft" else "req_to_token[0:seq+B]",)
+        rows.append(
+            _kernel(pattern, f"{phase}.{name}", phase, reads=reads if name == "kv_indices" else ())
+        )
+    rows.append(_kernel("DtoD", f"{phase}.qo_indptr", phase, "copy", operation=Kind.COPY, direction="d2d"))
+    return rows
+
+
+def _until_forward(v15: bool) -> list[Row]:
+    prep = StreamName.PREP
+    rows = [
+        _policy("wait", section="receive") if v15 else None,
+        _host("get_next_batch", "receive", Phase.RECEIVE, "receive", kind="open"),
+        # 0.5.14 without the plan stream waits here for verify_done; what lies before is batch selection
+        None if v15 else _policy("synchronize", section="prepare", before="schedule",
+                                 before_phase=Phase.SCHEDULE, before_section="schedule"),
+        # 0.5.14 with the plan stream: record on schedule, plan waits for it and for verify_done
+        None if v15 else _policy("record", section="prepare", before="prepare.loop", before_phase=Phase.PREPARE,
+                                 before_section="prepare"),
+        None if v15 else _policy("wait", section="prepare"),
+        None if v15 else _policy("wait", section="prepare"),
+        Row("copy", "HtoD", "keep", "prepare.lengths", Phase.PREPARE, "prepare", Kind.COPY, prep,
+            "dflash.prepare.lengths", direction="h2d", before="prepare.loop", before_phase=Phase.PREPARE,
+            before_section="prepare"),
+        Row("copy", "HtoD", "keep", "prepare.allocated", Phase.PREPARE, "prepare", Kind.COPY, prep,
+            "dflash.prepare.allocated", direction="h2d"),
+        Row("launch", "assign_req", "keep", "prepare.assign", Phase.PREPARE, "prepare", Kind.KERNEL, prep,
+            "dflash.prepare.assign", writes=("req_to_token[allocated:committed+2B]",)),
+        None if v15 else _policy("record", section="prepare"),
+        None if v15 else _policy("wait", section="prepare"),
+        _host("get_next_batch", "prepare.finish", Phase.PREPARE, "prepare"),
+        Row("open", "run_batch", "fold", section="enter"),
+        _policy("wait", section="resolve") if v15 else None,
+        _policy("launch", "index_elementwise", section="resolve") if v15 else None,
+        Row("record", "", "fold", section="enter"),
+        Row("wait", "", "keep", "enter.join", Phase.ENTER, "enter", Kind.WAIT, _F, on=_SCHEDULE_STREAM),
+        Row("launch", "index_elementwise", "keep", "enter.tokens", Phase.ENTER, "gather_tokens", Kind.KERNEL, _F,
+            "relay.gather_tokens", when=("gathered",), reads=("future_map.verified_id[row]",)) if v15 else None,
+        Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST),
+        Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST),
+        Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST) if v15 else None,
+    ]
+    return [r for r in rows if r is not None]
+
+
+def _forward(v15: bool) -> list[Row]:
+    graph = Kind.GRAPH
+    version = "v0515" if v15 else "v0514"
+    rows = [
+        _kernel("prepare_dflash_draft_block", "draft.block", "draft", reads=("req_to_token[seq:seq+B]",)),
+        _kernel("index|gather", "draft.embed", "draft"),
+        *_metadata("draft", lengths_used=True),
+        Row("record", "", "fold", section="draft"),  # the draft runner's own read_done, which nobody waits for
+        _kernel("", "draft.graph", "draft", "graph", operation=graph, cost=f"graph.draft.{version}", marks=(Mark.DRAFT,)),
+    ]
+    if not v15:
+        rows += [
+            _kernel("gemm|nvjet|cutlass", "head.gemm", "verify"),
+            _kernel("reduce", "head.argmax", "verify"),
+            _kernel("DtoD", "head.tokens", "verify", "copy", operation=Kind.COPY, direction="d2d"),
+            _kernel("elementwise", "head.offset", "verify"),
+        ]
+    # contiguous copies are copies at batch 1 and strided kernels above
+    for name in ("verify.draft_tokens", "verify.block_ids"):
+        rows += [_kernel("DtoD", name, "verify", "copy"), _kernel("elementwise_kernel<128, 2", name, "verify")]
+    rows += _metadata("verify", lengths_used=False)
+    last = (Mark.LAST_SHARED_READ,)
+    rows += [
+        _kernel("DtoD", "verify.ids", "verify", "copy", operation=Kind.COPY, direction="d2d"),
+        _kernel("DtoD", "verify.positions", "verify", "copy", operation=Kind.COPY, direction="d2d", marks=last),
+    ]
+    if v15:
+        rows.append(Row("record", "", "keep", "read_done", Phase.FORWARD, "verify", Kind.RECORD, _F, event="read_done"))
+    fence = (Mark.SELF_FENCE,)
+    rows += [
+        _kernel("", "verify.graph", "verify", "graph", operation=graph, cost="graph.target", marks=(Mark.TARGET,)),
+        _kernel("reduce", "accept.argmax", "accept"),
+        _kernel("_lab_force", "accept.force", "accept"),
+        _kernel("_lab_inc", "accept.count", "accept"),
+        _kernel("accept_bonus", "accept.accept", "accept"),
+        _kernel("index_elementwise", "publish", "publish", operation=Kind.PUBLISH,
+                writes=("future_map.seq_lens[row]",)),
+        _policy("record", section="publish"),
+        _kernel("gemm|nvjet|cutlass", "append.project", "tail"),
+        _kernel("RMSNorm", "append.norm", "tail"),
+        _kernel("gemm|nvjet|cutlass", "append.kv_gemm", "tail"),
+        _kernel("fused_norm_rope", "append.rope", "tail"),
+        *(
+            _kernel("set_kv_buffer", f"append.store_{layer}", "tail", cost="dflash.append.store",
+                    marks=fence if v15 and layer == 4 else (), writes=(f"draft_kv[{layer}]",))
+            for layer in range(5)
+        ),
+    ]
+    stash = ("future_map.verified_id[row]",)
+    if v15:
+        rows += [
+            _kernel("elementwise", "stash.cast", "tail"),
+            _kernel("index_elementwise", "stash", "tail", operation=Kind.STASH, writes=stash),
+        ]
+    else:
+        rows += [
+            Row("record", "", "keep", "verify_done", Phase.FORWARD, "tail", Kind.RECORD, _F, event="verify_done",
+                marks=fence),
+            _kernel("index_elementwise", "stash", "tail", operation=Kind.STASH, writes=stash),
+        ]
+    return rows
+
+
+def _after_forward(v15: bool) -> list[Row]:
+    copy = StreamName.COPY if v15 else _F
+    rows = [
+        Row("record", "", "fold", section="copy") if v15 else None,
+        Row("wait", "", "keep", "copy.join", Phase.COPY, "copy", Kind.WAIT, copy, on=_F) if v15 else None,
+        Row("copy", "DtoH", "keep", "copy.tokens", Phase.COPY, "copy", Kind.COPY, copy, "dflash.copy.tokens",
+            direction="d2h"),
+        Row("copy", "DtoH", "keep", "copy.accepted", Phase.COPY, "copy", Kind.COPY, copy, "dflash.copy.accepted",
+            direction="d2h"),
+        Row("record", "", "keep", "copy_done", Phase.COPY, "copy", Kind.RECORD, copy, event="copy_done"),
+        _host("run_batch", "copy.finish", Phase.COPY, "copy"),
+        # the wait for the previous result belongs to the loop; what precedes it is queueing
+        Row("open", "process_batch", "fold", section="queue"),
+        _policy("synchronize", section="process", before="queue", before_phase=Phase.QUEUE, before_section="queue"),
+        _host("process_batch", "process", Phase.PROCESS, "process"),
+        _host("^iteration$", "receive", Phase.RECEIVE, "receive"),
+    ]
+    return [r for r in rows if r is not None]
+
+
+def _dflash(engine: str, v15: bool) -> Template:
+    return Template("dflash", engine, (*_until_forward(v15), *_forward(v15), *_after_forward(v15)))
+
+
+TEMPLATES = {t.engine: t for t in (_dflash("sglang-0.5.15", True), _dflash("sglang-0.5.14", False))}

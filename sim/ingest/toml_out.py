@@ -1,0 +1,59 @@
+"""Writes the two kinds of file ingest produces as TOML that people can read and diff.
+
+The standard library reads TOML but does not write it; what is written here is a small part of the language:
+scalars, arrays, inline tables, tables and arrays of tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+def value(given: Any) -> str:
+    """One TOML value on one line."""
+    if isinstance(given, bool):
+        return "true" if given else "false"
+    if isinstance(given, Enum):
+        return json.dumps(str(given.value), ensure_ascii=False)
+    if isinstance(given, str):
+        return json.dumps(given, ensure_ascii=False)
+    if isinstance(given, int):
+        return str(given)
+    if isinstance(given, float):
+        return repr(round(given, 6))
+    if isinstance(given, list | tuple):
+        return "[" + ", ".join(value(v) for v in given) + "]"
+    if isinstance(given, dict):
+        return "{ " + ", ".join(f"{key(k)} = {value(v)}" for k, v in given.items()) + " }"
+    raise TypeError(f"no TOML form for {type(given).__name__}")
+
+
+def key(name: str) -> str:
+    bare = name and all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
+    return name if bare else json.dumps(name, ensure_ascii=False)
+
+
+def table(header: str, content: dict[str, Any], array: bool = False) -> list[str]:
+    """``[header]`` or ``[[header]]`` with one key a line; empty values are left out."""
+    lines = [f"[[{header}]]" if array else f"[{header}]"]
+    lines += [f"{key(k)} = {value(v)}" for k, v in content.items() if v not in (None, (), [], {}, "")]
+    return [*lines, ""]
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Replaces ``path`` in one step, so that a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write("\n".join(lines).rstrip("\n") + "\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
