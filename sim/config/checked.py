@@ -68,7 +68,7 @@ def shown(value: object) -> str:
         text = f"a whole number of {value.bit_length()} bits"  # Python refuses to print the longest
     else:
         text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def listed(words: Iterable[str]) -> str:
@@ -79,7 +79,7 @@ def listed(words: Iterable[str]) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A remedy that offers the nearest known names; empty if none is near."""
-    near = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
+    near = difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.65)
     return f"Did you mean {listed(near)}?" if near else ""
 
 
@@ -170,10 +170,14 @@ def _problem(
 
 
 def dotted(path: KeyPath) -> str:
-    """``serving.graph_batches[2]``."""
+    """``serving.graph_batches[2]``, ``costs."host.prep".value``."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            name = f'"{part}"' if "." in part else part
+            text += f".{name}" if text else name
     return text
 
 
@@ -205,7 +209,9 @@ def _expected(detail: ErrorDetails) -> str:
     if kind in bounds:
         words = {"gt": "a number above", "ge": "at least", "lt": "a number below", "le": "at most"}
         return f"{words[bounds[kind]]} {context[bounds[kind]]:g}"
-    message = detail["msg"].removeprefix("Value error, ")
+    if kind == "value_error":
+        return f"a consistent table: {context['error']}"
+    message = detail["msg"]
     return f"something else: {message[:1].lower()}{message[1:]}"
 
 

@@ -58,9 +58,9 @@ def parse_assignments(assignments: list[str]) -> dict[str, object]:
 def _load(name: str, overrides: Mapping[str, object], options: Mapping[str, str]) -> tuple[Scenario, Origin]:
     path = paths.locate(name, "scenarios", "scenario")
     data = parse_toml(read_bytes(path), path.name)
-    origin = Origin(path.name, {key: options.get(key, "--set") for key in overrides})
     _anchor(data, path.parent)
-    problems = _override(data, overrides)
+    problems, created = _override(data, overrides)
+    origin = Origin(path.name, {key: options.get(key, "--set") for key in [*overrides, *created]})
     problems += _read_listed_values(data, path.parent, origin)
     hints = {"device": f"the cost profile to use: a path or one of {listed(paths.names('devices'))}"}
     scenario, found, at = examined(Scenario, data, origin, hints)
@@ -79,16 +79,20 @@ def _anchor(data: dict[str, Any], base: Path) -> None:
             data[key] = str(base / value)
 
 
-def _override(data: dict[str, Any], overrides: Mapping[str, object]) -> list[Problem]:
+def _override(data: dict[str, Any], overrides: Mapping[str, object]) -> tuple[list[Problem], list[str]]:
+    """Writes overrides into ``data``; returns what could not be written and the tables it had to make."""
     problems = []
+    created = []
     loops = {"workload.concurrency": "arrival_rate_per_s", "workload.arrival_rate_per_s": "concurrency"}
     for key, value in overrides.items():
         *tables, last = key.split(".")
         table = data
         for i, part in enumerate(tables):
+            outer = ".".join(tables[: i + 1])
+            if part not in table:
+                created.append(outer)
             inner = table.setdefault(part, {})
             if not isinstance(inner, dict):
-                outer = ".".join(tables[: i + 1])
                 found = f"{outer} = {shown(inner)}, which has no keys"
                 problems.append(Problem(f"--set {key}", found, "a table", f"Set {outer} as a whole."))
                 break
@@ -99,7 +103,7 @@ def _override(data: dict[str, Any], overrides: Mapping[str, object]) -> list[Pro
             other = loops.get(key)
             if other is not None and f"workload.{other}" not in overrides:
                 table.pop(other, None)
-    return problems
+    return problems, created
 
 
 def _parsed(value: object) -> object:

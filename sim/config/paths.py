@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import resources
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def is_path(name: str) -> bool:
 def locate(name: str, kind: str, where: str) -> Path:
     """The file that ``name`` means. Raises InputError, located at ``where``, offering the nearest names."""
     path = Path(name) if is_path(name) else folder(kind) / f"{name}.toml"
-    if "\0" not in name and path.is_file():
+    if os.path.isfile(path):  # unlike Path.is_file, false for names no file system takes
         return path
     if is_path(name):
         raise InputError(Problem(where, f"{shown(name)}, which is no file", "the path of a TOML file"))

@@ -149,7 +149,7 @@ class _Filling:
         self._fill("topk", width.topk, self.declared)
         for key in ("draft_steps", "topk"):
             if self.values[key] is None:
-                self.reasons[key] = f"not used: {self.declared} without"
+                self.reasons[key] = f"not used: {self.program.algorithm}@{self.program.engine} has none"
 
     def _serving(self) -> tuple[Any, str]:
         serving = self.scenario.serving

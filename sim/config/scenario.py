@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
 
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**31)]
 Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Mean = Annotated[float, Field(ge=0, allow_inf_nan=False)]

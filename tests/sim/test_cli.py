@@ -1,0 +1,208 @@
+"""Exit statuses, what is printed where, and that wrong input leaves nothing behind."""
+# ruff: noqa: E501 (messages stand here as they are printed)
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cli import main
+
+RESULT: dict[str, Any] = {
+    "scenario": {"algorithm": "block", "engine": "e-1", "notes": ["all is assumed"]},
+    "device": {"name": "small", "sha256": "00"},
+    "throughput_tok_s": {"mean": 15181.2, "ci95": [15100.0, 15260.0], "pi95": [14800.0, 15500.0]},
+    "cycle_us": {"mean": None, "median": None, "ci95": None, "pi95": None},
+    "tpot_ms": {"mean": 2.0912, "p50": 2.0, "p90": 2.2, "p99": 2.4},
+    "idle_us_per_step": {"publish_sync": 0.0, "barrier": 12.5, "launch_lag": 3.0},
+    "critical_side": "exposed",
+    "cost_share_by_status": {"measured": 0.75, "assumed": 0.25},
+    "extrapolated": ["graph.verify"],
+    "hazards": [{"buffer": "req_to_token", "kind": "write_after_read", "severity": "harmful", "count": 2}],
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Replaces the simulator by one that answers RESULT; the calls it got."""
+    seen: list[dict[str, Any]] = []
+
+    def simulate(resolved: Any, *, until: float | None = None, trace: Path | None = None) -> Any:
+        seen.append({"resolved": resolved, "until": until, "trace": trace})
+        return types.SimpleNamespace(to_json=lambda: RESULT)
+
+    stand_in = types.ModuleType("sim.run")
+    stand_in.simulate = simulate  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "sim.run", stand_in)
+    return seen
+
+
+def status(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    code = ended.value.code
+    return 0 if code is None else int(code)
+
+
+def test_run_prints_the_result_and_ends_with_0(small_configs, calls, capsys):
+    assert status("run", "good") == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    for text in (
+        "block@e-1 on small",
+        "15,181",
+        "15,100 … 15,260",
+        "14,800 … 15,500",
+        "too short a run",
+        "2.091",
+        "exposed",
+        "barrier 12.5, launch_lag 3",
+        "measured 75.0%, assumed 25.0%",
+        "graph.verify",
+        "harmful: write_after_read on req_to_token, 2 times",
+        "all is assumed",
+    ):
+        assert text in shown.out
+
+
+def test_run_writes_the_result_whole(small_configs, calls, tmp_path):
+    target = tmp_path / "result.json"
+    target.write_text("old")
+    assert status("run", "good", "--json", str(target)) == 0
+    assert json.loads(target.read_text()) == RESULT
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["result.json"]
+
+
+def test_options_reach_the_simulation(small_configs, calls, tmp_path):
+    trace = tmp_path / "trace.json"
+    options = ["--seed", "9", "--replications", "2", "--until", "0.2%", "--trace", str(trace)]
+    assert status("run", "good", "--set", "workload.concurrency=8", "--set", "host_scale=1.5", *options) == 0
+    (call,) = calls
+    scenario = call["resolved"].scenario
+    assert (scenario.run.seed, scenario.run.replications) == (9, 2)
+    assert (scenario.workload.concurrency, scenario.host_scale) == (8, 1.5)
+    assert (call["until"], call["trace"]) == (0.002, trace)
+
+
+def test_wrong_input_is_named_in_full_and_writes_nothing(small_configs, calls, tmp_path, capsys):
+    target = tmp_path / "result.json"
+    folder = tmp_path / "missing"
+    assert (
+        status(
+            *(
+                "run",
+                "good",
+                "--set",
+                "relay",
+                "--set",
+                "workload.concurency=8",
+                "--seed",
+                "-1",
+                "--until",
+                "3",
+            ),
+            *("--set", "overlap=false", "--set", "barrier=coarse"),
+            *("--json", str(target), "--trace", str(folder / "trace.json")),
+        )
+        == 2
+    )
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.splitlines() == [
+        "overlapsim: 6 problems",
+        "  --set relay: found no key with a value; expected KEY=VALUE",
+        "  --set workload.concurency: found an unknown key (= 8); expected arrival_rate_per_s, client_delay_us, "
+        "concurrency, output_tokens, prompt_tokens or requests. Did you mean concurrency?",
+        "  --seed: found -1; expected at least 0",
+        '  --set barrier: found "coarse" with overlap = false; expected no barrier: the synchronous loop has one '
+        "stream and nothing in flight to order. Remove barrier, or set overlap = true.",
+        '  --until: found "3"; expected a relative half-width between 0 and 100 %, as 0.2%',
+        f'  --trace: found "{folder}/trace.json", in no existing folder; expected a path in a folder that exists',
+    ]
+    assert not calls
+    assert not target.exists()
+    assert not folder.exists()
+
+
+def test_one_problem_is_one_line(small_configs, capsys):
+    assert status("run", "god") == 2
+    assert capsys.readouterr().err == (
+        'overlapsim: scenario: found "god"; expected a path or one of good. Did you mean good?\n'
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["run"],
+        ["run", "good", "--sed", "1"],
+        ["run", "good", "--seed", "x"],
+        ["rum"],
+        ["list"],
+        ["list", "devises"],
+        [],
+    ],
+)
+def test_usage_errors_end_with_2(arguments, small_configs, capsys):
+    assert status(*arguments) == 2
+    shown = capsys.readouterr()
+    assert "Usage: overlapsim" in shown.err + shown.out
+    assert "Traceback" not in shown.err
+
+
+def test_bytes_that_are_no_text_are_shown(small_configs, capsys):
+    assert status("run", "\udcff") == 2
+    assert "\\udcff" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts"),
+    [
+        ("algorithms", ["block@e-1", "needs_war_barrier", "needs_cpu_seq_lens"]),
+        ("devices", ["small", "exact", "cuda", "e-1"]),
+        ("scenarios", ["good", "A good one."]),
+        ("studies", ["studies"]),
+        ("relays", ["direct_carry", "unified"]),
+        ("barriers", ["unguarded", "coarse", "read_done", "self_fence"]),
+    ],
+)
+def test_list_names_what_there_is(kind, texts, small_configs, capsys):
+    assert status("list", kind) == 0
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in texts)
+
+
+def test_list_shows_a_declaration_with_both_flags_as_views(small_configs, capsys):
+    assert status("list", "algorithms", "--show", "fenced@e-1") == 0
+    shown = capsys.readouterr().out
+    assert "#   needs_war_barrier = false\n#   needs_cpu_seq_lens = false\n" in shown
+    assert shown.endswith((small_configs / "algorithms" / "fenced@e-1.toml").read_text())
+    assert status("list", "algorithms", "--show", "chain@e-1") == 0
+    assert "#   needs_war_barrier = true\n#   needs_cpu_seq_lens = true\n" in capsys.readouterr().out
+
+
+def test_list_shows_whose_default_a_policy_is(small_configs, capsys):
+    assert status("list", "barriers", "--show", "self_fence") == 0
+    assert capsys.readouterr().out.endswith("default of: fenced@e-1\n")
+    assert status("list", "relays", "--show", "direct") == 2
+    assert capsys.readouterr().err == (
+        'overlapsim: --show: found "direct"; expected one of direct_carry or unified. Did you mean direct_carry?\n'
+    )
+
+
+def test_starting_the_program_loads_no_engine():
+    """Each command imports what it needs; typing a wrong name must not cost a second."""
+    code = (
+        "import sys; from sim.cli import main\n"
+        "try: main(['list', 'relays'])\n"
+        "except SystemExit: pass\n"
+        "heavy = {'simpy', 'scipy', 'pandas', 'matplotlib', 'torch'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
