@@ -28,12 +28,9 @@ COMMANDS = {
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import PackageNotFoundError, version
+        from sim.run import package_version
 
-        try:
-            print(version("overlapsim"))
-        except PackageNotFoundError:
-            print("not installed: running from its source")
+        print(package_version())
         raise typer.Exit
 
 

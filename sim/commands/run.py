@@ -25,7 +25,7 @@ def command(
     seed: Annotated[int | None, typer.Option(metavar="N", help="Replaces run.seed.")] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="0.2%", help="Replicate until the cycle's ci95 is within this of its mean."),
+        typer.Option(metavar="0.2%", help="Replicate until the throughput's ci95 is within this share."),
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result.")] = None,
     trace: Annotated[
@@ -92,9 +92,10 @@ def print_summary(result: dict[str, Any]) -> None:
     if result["extrapolated"]:
         rows.append(["extrapolated", ", ".join(result["extrapolated"])])
     rows += [
-        ["hazard", "{severity}: {kind} on {buffer}, {count} times".format(**h)] for h in result["hazards"]
+        ["hazard", "{severity}: {kind} on {buffer}, {count} times".format(**h)]
+        for h in result["hazards"] or []
     ]
-    rows += [["note", note] for note in scenario.get("notes", [])]
+    rows += [["note", note] for note in result["notes"]]
     print_table(["", ""], rows)
 
 

@@ -44,8 +44,8 @@ class Resolved:
     notes: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        """The resolved scenario as results carry it: its keys, then ``reasons`` and ``notes``."""
-        return {**self.scenario.model_dump(mode="json"), "reasons": self.reasons, "notes": self.notes}
+        """The resolved scenario as results carry it: its keys, then ``reasons``."""
+        return {**self.scenario.model_dump(mode="json"), "reasons": self.reasons}
 
 
 #: reason of a value that the scenario gives itself
@@ -130,7 +130,9 @@ class _Filling:
             else:
                 self._fill("barrier", declares.default_barrier(), self.declared)
         lengths = self.values["host_lengths"]
-        if not declares.consumes_host_lengths and lengths in (HostLengths.NONE, HostLengths.BOUND):
+        published = declares.length_source is LengthSource.PUBLISHED
+        either = lengths in (HostLengths.NONE, HostLengths.BOUND)
+        if published and either and not declares.consumes_host_lengths:
             self.notes.append(
                 "host_lengths none and bound are the same point here: the program consumes no host lengths"
             )

@@ -15,7 +15,7 @@ import pytest
 from sim.cli import main
 
 RESULT: dict[str, Any] = {
-    "scenario": {"algorithm": "block", "engine": "e-1", "notes": ["all is assumed"]},
+    "scenario": {"algorithm": "block", "engine": "e-1"},
     "device": {"name": "small", "sha256": "00"},
     "throughput_tok_s": {"mean": 15181.2, "ci95": [15100.0, 15260.0], "pi95": [14800.0, 15500.0]},
     "cycle_us": {"mean": None, "median": None, "ci95": None, "pi95": None},
@@ -25,6 +25,7 @@ RESULT: dict[str, Any] = {
     "cost_share_by_status": {"measured": 0.75, "assumed": 0.25},
     "extrapolated": ["graph.verify"],
     "hazards": [{"buffer": "req_to_token", "kind": "write_after_read", "severity": "harmful", "count": 2}],
+    "notes": ["all is assumed"],
 }
 
 
@@ -69,6 +70,17 @@ def test_run_prints_the_result_and_ends_with_0(small_configs, calls, capsys):
         "all is assumed",
     ):
         assert text in shown.out
+
+
+def test_a_shipped_scenario_runs_from_end_to_end(tmp_path, capsys):
+    target = tmp_path / "result.json"
+    trace = tmp_path / "trace.json"
+    assert status("run", "toy_dT", "--json", str(target), "--trace", str(trace)) == 0
+    result = json.loads(target.read_text())
+    assert result["scenario"]["host_lengths"] == "exact"
+    assert result["scenario"]["reasons"]["host_lengths"] == "scenario"
+    assert f"{result['cycle_us']['mean']:.4g}" in capsys.readouterr().out
+    assert json.loads(trace.read_text())["traceEvents"]
 
 
 def test_run_writes_the_result_whole(small_configs, calls, tmp_path):

@@ -140,7 +140,6 @@ def test_results_carry_the_profiles_hash_and_the_reasons(write_scenario, small_c
     shown = result.to_json()
     assert shown["barrier"] == "read_done"
     assert shown["reasons"] == result.reasons
-    assert shown["notes"] == result.notes
 
 
 @pytest.mark.parametrize("name", paths.names("scenarios"))
