@@ -67,12 +67,14 @@ def simulate(
     *,
     until: float | None = None,
     trace: Path | None = None,
+    new_boots: bool = True,
 ) -> RunResult:
     """Runs a resolved scenario.
 
     ``until``: go on replicating until the half-width of the throughput's ``ci95`` is at most this share of it.
-    ``trace``: write the first replication there as Chrome/Perfetto JSON (gzipped if it ends in .gz). Raises InputError when ``until`` is set and the run is
-    too short for a cycle or the replications run out.
+    ``trace``: write the first replication there as Chrome/Perfetto JSON (gzipped if it ends in .gz).
+    ``new_boots``: also run at other host states, which ``pi95`` needs; without, ``pi95`` is None.
+    Raises InputError when ``until`` is set and the run is too short for a cycle or the replications run out.
     """
     began = time.perf_counter()
     scenario = resolved.scenario
@@ -92,15 +94,16 @@ def simulate(
                     )
                 )
             runs.append(Replication(resolved, len(runs)).run())
-    nodes = [
-        Replication(resolved, 0, host_factor=factor).run()
-        for _, factor in sorted(resolved.profile.host_state.quantiles.items(), key=lambda kv: float(kv[0]))
-        if factor != 1.0
-    ]
+    nodes = _at_other_host_states(resolved) if new_boots else None
     result = _result(resolved, runs, nodes, time.perf_counter() - began)
     if trace is not None and recorder is not None:
         chrome.write(trace, recorder.records)
     return result
+
+
+def _at_other_host_states(resolved: Resolved) -> list[Replication]:
+    quantiles = sorted(resolved.profile.host_state.quantiles.items(), key=lambda item: float(item[0]))
+    return [Replication(resolved, 0, host_factor=factor).run() for _, factor in quantiles if factor != 1.0]
 
 
 class Replication:
@@ -307,24 +310,33 @@ def _narrow(runs: Sequence[Replication], until: float) -> bool:
     return (high - low) / 2 <= until * (high + low) / 2
 
 
-def _estimate(values: Sequence[float | None], at_nodes: Sequence[float | None], other_sd: float) -> Estimate:
-    """Mean over replications, interval of the mean, interval for a new boot."""
+def _estimate(
+    values: Sequence[float | None], at_nodes: Sequence[float | None] | None, other_sd: float
+) -> Estimate:
+    """Mean over replications, interval of the mean, interval for a new boot (none without ``at_nodes``)."""
     if any(v is None for v in values):
         return Estimate(None)
     known = [v for v in values if v is not None]
     mean = math.fsum(known) / len(known)
     if mean == 0:
         return Estimate(mean)
+    if at_nodes is None:
+        return Estimate(mean, mean_interval(known))
     ratios = [v / known[0] for v in at_nodes if v is not None]
     luck = standard_deviation(known) / mean
     pi = new_boot_interval(mean, ratios, math.hypot(other_sd, luck))
     return Estimate(mean, mean_interval(known), pi)
 
 
+def _each(nodes: Sequence[Replication] | None, name: str) -> list[float | None] | None:
+    return None if nodes is None else [getattr(r, name) for r in nodes]
+
+
 def _result(
-    resolved: Resolved, runs: Sequence[Replication], nodes: Sequence[Replication], wall_s: float
+    resolved: Resolved, runs: Sequence[Replication], nodes: Sequence[Replication] | None, wall_s: float
 ) -> RunResult:
     books = [r.books for r in runs]
+    others = nodes or ()
     steps = sum(b.sums.count for b in books)
     forward, host = sum(b.sums.forward for b in books), sum(b.sums.host for b in books)
     blocked, exposed = sum(b.sums.blocked for b in books), sum(b.sums.exposed for b in books)
@@ -341,7 +353,7 @@ def _result(
         lead.merge(b.lead)
         for value in b.tpot_ns:
             tpot.add(round(value))
-    cycle = _estimate([r.cycle for r in runs], [r.cycle for r in nodes], other_sd)
+    cycle = _estimate([r.cycle for r in runs], _each(nodes, "cycle"), other_sd)
     median = cycles.quantile(0.5) if cycle.mean is not None else None
     contexts = sum(b.context_sum for b in books)
     extrapolated = sorted({name for r in runs for name in r.costs.extrapolated})
@@ -356,11 +368,11 @@ def _result(
         version=package_version(),
         seed=resolved.scenario.run.seed,
         replications=len(runs),
-        throughput_tok_s=_estimate([r.throughput for r in runs], [r.throughput for r in nodes], other_sd),
+        throughput_tok_s=_estimate([r.throughput for r in runs], _each(nodes, "throughput"), other_sd),
         cycle_us=Estimate(
             cycle.mean, cycle.ci95, cycle.pi95, None if median is None else median / NS_PER_US
         ),
-        steps_per_s=_estimate([r.steps_per_s for r in runs], [r.steps_per_s for r in nodes], other_sd),
+        steps_per_s=_estimate([r.steps_per_s for r in runs], _each(nodes, "steps_per_s"), other_sd),
         accepted_per_step={
             "with_bonus": None if accepted is None else round(accepted + 1, 6),
             "without_bonus": None if accepted is None else round(accepted, 6),
@@ -391,9 +403,9 @@ def _result(
         samples={
             "throughput_tok_s": [round(r.throughput, 4) for r in runs],
             "cycle_us": [None if r.cycle is None else round(r.cycle, 4) for r in runs],
-            "host_factors": [round(r.costs.scales.host / resolved.scenario.host_scale, 6) for r in nodes],
-            "throughput_tok_s_at_factors": [round(r.throughput, 4) for r in nodes],
-            "cycle_us_at_factors": [None if r.cycle is None else round(r.cycle, 4) for r in nodes],
+            "host_factors": [round(r.costs.scales.host / resolved.scenario.host_scale, 6) for r in others],
+            "throughput_tok_s_at_factors": [round(r.throughput, 4) for r in others],
+            "cycle_us_at_factors": [None if r.cycle is None else round(r.cycle, 4) for r in others],
         },
     )
 
