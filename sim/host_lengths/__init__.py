@@ -11,14 +11,17 @@ from sim.capabilities import Capabilities, HostLengths, LengthSource
 from sim.program.policies import Policies
 from sim.program.primitives import Act, Primitive
 from sim.program.step_program import Kind, Phase
-from sim.relay import PUBLISH_READY
+from sim.relay import PUBLISH_READY, await_publish
 from sim.trace.record import Cause
 
 MIRROR_READY = "lengths_on_host"
 
 
-def enqueue(policies: Policies, capabilities: Capabilities) -> list[Primitive]:
-    """Operations of `resolve` that start the copy (exact, exact_deferred) or compute the bound."""
+def enqueue(policies: Policies, capabilities: Capabilities, gathered: bool) -> list[Primitive]:
+    """Operations of `resolve` that start the copy (exact, exact_deferred) or compute the bound.
+
+    ``gathered``: the relay has already made the schedule stream wait for `publish_ready`.
+    """
     if capabilities.length_source is LengthSource.HOST_KNOWN:
         return []
     if policies.host_lengths is HostLengths.BOUND and capabilities.consumes_host_lengths:
@@ -40,6 +43,8 @@ def enqueue(policies: Policies, capabilities: Capabilities) -> list[Primitive]:
                 cause=Cause.PUBLISH_SYNC,
             )
         )
+    elif not gathered:
+        ops.append(await_publish(policies))
     if not policies.pinned:
         ops.append(Primitive(Act.HOST, "lengths.stage", Phase.RESOLVE, host="call.pageable_copy"))
     ops.append(

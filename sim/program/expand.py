@@ -92,7 +92,7 @@ class Expander:
         launch.append(Primitive(Act.ENTER, "run_batch", Phase.RESOLVE))
         if not situation.prefill and self.policies.overlap:
             launch += relay.resolve(self.policies, self.capabilities.length_source, situation.gathered)
-            launch += host_lengths.enqueue(self.policies, self.capabilities)
+            launch += host_lengths.enqueue(self.policies, self.capabilities, situation.gathered)
         launch += self._translate(by_phase[Phase.RESOLVE])
         launch += self._translate(by_phase[Phase.ENTER])
         launch += self._forward(by_phase[Phase.FORWARD], situation)

@@ -26,25 +26,26 @@ def gathers(relay: Relay, carry_valid: bool) -> bool:
     return relay is Relay.UNIFIED or not carry_valid
 
 
-def resolve(policies: Policies, source: LengthSource, gathered: bool) -> list[Primitive]:
-    """Operations of `resolve` on the schedule stream; empty where nothing is published or lengths are carried.
+def await_publish(policies: Policies) -> Primitive:
+    """The schedule stream, or on some platforms the host (semantics 3), waits for the previous publish."""
+    on_stream = policies.platform.publish_wait_on_stream
+    return Primitive(
+        Act.WAIT if on_stream else Act.SYNC,
+        "resolve.wait_publish",
+        Phase.RESOLVE,
+        stream="schedule",
+        host="call.wait" if on_stream else "call.synchronize",
+        event=PUBLISH_READY,
+        cause=Cause.PUBLISH_SYNC,
+    )
 
-    The wait is on the stream, or on the host where the platform says so (semantics 3).
-    """
+
+def resolve(policies: Policies, source: LengthSource, gathered: bool) -> list[Primitive]:
+    """Operations of `resolve` on the schedule stream; empty where nothing is published or lengths are carried."""
     if source is LengthSource.HOST_KNOWN or not gathered:
         return []
-    wait = Act.WAIT if policies.platform.publish_wait_on_stream else Act.SYNC
-    call = "call.wait" if wait is Act.WAIT else "call.synchronize"
     return [
-        Primitive(
-            wait,
-            "resolve.wait_publish",
-            Phase.RESOLVE,
-            stream="schedule",
-            host=call,
-            event=PUBLISH_READY,
-            cause=Cause.PUBLISH_SYNC,
-        ),
+        await_publish(policies),
         Primitive(
             Act.LAUNCH,
             "resolve.gather_lengths",
