@@ -192,19 +192,19 @@ class Replication:
     def arrival(self) -> simpy.Event:
         return self.inbox.arrival()
 
-    def launched(self, batch: Batch, situation: Situation) -> None:
+    def launched(self, batch: Batch, situation: Situation, context: float) -> None:
         policies = self.expander.policies
         fell_back = (
             policies.overlap and policies.barrier is Barrier.READ_DONE and not situation.read_end_recorded
         )
-        self.books.launched(self.machine, batch, situation.gathered, fell_back)
+        self.books.launched(self.machine, batch, situation.gathered, fell_back, context)
         if not batch.prefill:
             self.situations[situation] = self.situations.get(situation, 0) + 1
 
     def processed(
         self, batch: Batch, delivered: list[tuple[Request, int]], finished: Sequence[Request]
     ) -> None:
-        self.books.processed(self.machine.now, delivered, finished)
+        self.books.processed(self.machine.now, batch, delivered, finished)
         for request in finished:
             done = self._done.pop(request.index, None)
             if done is not None:

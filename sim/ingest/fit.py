@@ -7,8 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-#: the published series leave out the first five iterations, so entry k is decode iteration k + 5
+#: a series leaves out the first five intervals: entry k runs from the start of `run_batch` k + 5 to the next
 DROPPED = 5
+#: that interval ends when the host has seen the result before: where the device is the bottleneck it shows the
+#: forward one iteration back
+LAG = 1
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Line:
 
 
 def contexts(count: int, prompt: float, accepted_per_step: float) -> NDArray[np.float64]:
-    """Mean tokens a request holds at each entry of a series."""
-    return prompt + accepted_per_step * (np.arange(count) + DROPPED)
+    """Mean tokens a request held in the forward that each entry of a device-bound series shows."""
+    return prompt + accepted_per_step * (np.arange(count) + DROPPED - LAG)
 
 
 def cycle_line(cycles: NDArray[np.float64], context: NDArray[np.float64]) -> Line:

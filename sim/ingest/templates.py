@@ -218,7 +218,9 @@ def _forward(v15: bool) -> list[Row]:
         rows += [
             Row("record", "", "keep", "verify_done", Phase.FORWARD, "tail", Kind.RECORD, _F, event="verify_done",
                 marks=fence),
-            _kernel("index_elementwise", "stash", "tail", operation=Kind.STASH, writes=stash),
+            # the result copies follow on the same stream, with a longer gap than a kernel's
+            _kernel("index_elementwise", "stash", "tail", operation=Kind.STASH, writes=stash,
+                    cost="dflash.stash_before_copy"),
         ]
     return rows
 

@@ -25,7 +25,7 @@ class Outside(Protocol):
     def receive(self, scheduler: BatchScheduler) -> None: ...
     def exhausted(self) -> bool: ...
     def arrival(self) -> Any: ...
-    def launched(self, batch: Batch, situation: Situation) -> None: ...
+    def launched(self, batch: Batch, situation: Situation, context: float) -> None: ...
     def processed(self, batch: Batch, delivered: list[Any], finished: Any) -> None: ...
 
 
@@ -97,9 +97,9 @@ class Loop:
         if machine.recorder is not None:
             machine.recorder.begin(iteration, batch.size, batch.prefill)
         yield from machine.run(self.steps.launch(situation, batch), context, iteration)
+        self.outside.launched(batch, situation, context)
         self.scheduler.launch(batch)
         self.steps.launched(batch)
-        self.outside.launched(batch, situation)
         self.iteration += 1
         return Pending(batch, situation, machine.event(COPY_DONE), iteration)
 

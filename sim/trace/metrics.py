@@ -92,7 +92,9 @@ class RunBooks:
     _last_blocked: int = 0
     _last_exposed: int = 0
 
-    def launched(self, machine: Counters, batch: Batch, gathered: bool, fell_back: bool) -> None:
+    def launched(
+        self, machine: Counters, batch: Batch, gathered: bool, fell_back: bool, context: float
+    ) -> None:
         """Books one launch: the interval since the previous one, and what the forward stream did in between."""
         times = machine.times
         interval = times.entered - self._last_entered
@@ -106,7 +108,6 @@ class RunBooks:
         else:
             self.decode_iterations += 1
             self.row_steps += batch.size
-            self.accepted_drafts += batch.accepted_drafts
             if not gathered:
                 self.carried += 1
             if fell_back:
@@ -119,7 +120,7 @@ class RunBooks:
                 self._full_seen += 1
                 if self._previous_full and self._full_seen > DROPPED + 1:
                     self.cycles.add(interval)
-                    self.context_sum += batch.mean_context()
+                    self.context_sum += context
                     steady = True
             if not first:
                 idle = [value - last for value, last in zip(machine.idle, self._last_idle, strict=True)]
@@ -144,8 +145,15 @@ class RunBooks:
         if self.first_arrival is None:
             self.first_arrival = now
 
-    def processed(self, now: int, delivered: Sequence[tuple[Request, int]], finished: Sequence[Request]) -> None:
+    def processed(
+        self,
+        now: int,
+        batch: Batch,
+        delivered: Sequence[tuple[Request, int]],
+        finished: Sequence[Request],
+    ) -> None:
         """Books the tokens a result delivered at host time ``now``."""
+        self.accepted_drafts += batch.accepted_drafts
         gaps: dict[int, int] = {}
         for request, tokens in delivered:
             self.output_tokens += tokens
