@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
+import h200_composed  # noqa: E402
 from sim.capabilities import (  # noqa: E402
     Capabilities, Carry, HostLengthNeed, LengthSource, PrepStream, ReadEnd, WriteFence,
 )
@@ -570,6 +571,7 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
     costs |= policy_costs(data, amounts)
     costs |= graph_costs(data, costs)
     costs |= CHANGED_COSTS | PREFILL_COSTS
+    costs |= h200_composed.costs(measured(data, costs))
     profile = DeviceProfile(
         name="h200_sglang",
         description="One NVIDIA H200, SGLang 0.5.14 and 0.5.15, Qwen3-8B shapes with a DFLASH drafter, TP 1",
@@ -588,7 +590,29 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
         path = configs / "algorithms" / f"dflash@sglang-{engine}.toml"
         write_program(path, program(data, engine, amounts), comment)
         written.append(path)
+        copies = StreamName.COPY if engine == NEW else StreamName.FORWARD
+        for composed in h200_composed.programs(engine, LABEL[engine], copies, changed(engine)):
+            path = configs / "algorithms" / f"{composed.algorithm}@{composed.engine}.toml"
+            write_program(path, composed, comment)
+            written.append(path)
     return written
+
+
+def measured(data: Data, costs: dict[str, Cost]) -> h200_composed.Measured:
+    """What composed programs are made of."""
+    seam = [n for n, piece in data.pieces[NEW][0].pieces.items() if n.startswith("verify.") and piece.kind is Kind.KERNEL]
+    argmax = table(costs["dflash.accept.argmax"])
+    rows = np.array(BATCHES, dtype=float)
+    slope = (argmax[-1] - argmax[0]) / (BLOCK * (rows[-1] - rows[0]))
+    return h200_composed.Measured(
+        target=table(costs["graph.target"]),
+        target_context=np.array(costs["graph.target"].per_context),
+        draft=table(costs["graph.draft.v0514"]),
+        head=table(costs["dflash.head.gemm"]) + table(costs["dflash.head.argmax"]),
+        metadata=sum((table(costs[f"dflash.{n}"]) for n in seam), np.zeros(len(BATCHES))),
+        argmax=argmax[0] + slope * (rows - rows[0]),
+        launch=data.primitive("kernel_launch_cpu(add_)"),
+    )
 
 
 def preparation(data: Data) -> dict[str, Cost]:

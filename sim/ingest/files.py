@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.config.profile import Cost, DeviceProfile
+from sim.files import write_atomically
 from sim.ingest import toml_out
 from sim.program.step_program import StepProgram
 
@@ -54,8 +55,12 @@ def program_lines(program: StepProgram, comment: str = "") -> list[str]:
 
 
 def write_profile(path: Path, profile: DeviceProfile, comment: str = "") -> None:
-    toml_out.write(path, profile_lines(profile, comment))
+    write_atomically(path, _text(profile_lines(profile, comment)))
 
 
 def write_program(path: Path, program: StepProgram, comment: str = "") -> None:
-    toml_out.write(path, program_lines(program, comment))
+    write_atomically(path, _text(program_lines(program, comment)))
+
+
+def _text(lines: list[str]) -> str:
+    return "\n".join(lines).rstrip("\n") + "\n"

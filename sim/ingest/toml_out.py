@@ -7,10 +7,7 @@ scalars, arrays, inline tables, tables and arrays of tables.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from enum import Enum
-from pathlib import Path
 from typing import Any
 
 
@@ -44,16 +41,3 @@ def table(header: str, content: dict[str, Any], array: bool = False) -> list[str
     lines += [f"{key(k)} = {value(v)}" for k, v in content.items() if v not in (None, (), [], {}, "")]
     return [*lines, ""]
 
-
-def write(path: Path, lines: list[str]) -> None:
-    """Replaces ``path`` in one step, so that a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines).rstrip("\n") + "\n")
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
