@@ -30,6 +30,7 @@ from sim.machine.machine import Machine
 from sim.program.expand import Expander
 from sim.program.policies import PLATFORMS, PlatformSemantics, Policies, Situation
 from sim.program.primitives import Act
+from sim.randomness import RunKey
 from sim.result import Estimate, RunResult
 from sim.serving.request import Batch, Request
 from sim.serving.scheduler import BatchScheduler
@@ -116,13 +117,12 @@ class Replication:
         self.resolved = resolved
         assert scenario.block_size is not None
         self.block_size = scenario.block_size
-        # One seed a replication; 2^20 replications before seeds of neighbours meet.
-        seed = scenario.run.seed * 2**20 + index
+        key = RunKey(scenario.run.seed, index)
         self.env = simpy.Environment()
         self.costs = CostBook(
             resolved.profile,
             Scales(scenario.host_scale * host_factor, scenario.device_scale),
-            seed,
+            key,
         )
         self.machine = Machine(self.env, self.costs, recorder)
         self.expander = Expander(
@@ -141,7 +141,7 @@ class Replication:
             lengths_of(scenario.workload.prompt_tokens),
             lengths_of(scenario.workload.output_tokens),
             acceptance_of(scenario.acceptance, self.block_size),
-            seed,
+            key,
         )
         self.books = RunBooks(scenario.workload.concurrency)
         self.inbox = Inbox(self.env)

@@ -1,6 +1,6 @@
 """From cost names to integer nanoseconds: the profile at a batch and context, scaled, with keyed noise.
 
-Noise of a cost is drawn from a stream keyed by (seed, cost name) and indexed by the iteration, so
+Noise of a cost is drawn from a stream keyed by (run, cost name) and indexed by the iteration, so
 two policies that run the same cost in the same iteration see the same draw.
 """
 
@@ -18,10 +18,10 @@ from sim.config.profile import Cost, DeviceProfile
 from sim.errors import InputError, Problem
 from sim.program.primitives import Act, Primitive
 from sim.program.step_program import Kind
+from sim.randomness import Purpose, RunKey, stream
 
 #: iterations of noise drawn at a time
 _BLOCK = 256
-_NOISE = 5  # purpose key, beside those of sim.serving.workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,15 @@ class CostBook:
     """
 
     def __init__(
-        self, profile: DeviceProfile, scales: Scales, seed: int, noise: bool = True
+        self, profile: DeviceProfile, scales: Scales, key: RunKey, noise: bool = True
     ):
         self.profile = profile
         self.scales = scales
-        self._seed = seed
+        self._key = key
         self._noise = noise
         #: noise columns: 0 is "no noise", the others "h:<name>" or "d:<name>" in order of first use
         self._columns: dict[str, int] = {"": 0}
-        self._seeds = [""]
+        self._keys = [""]
         self._drawn: list[tuple[int, NDArray[np.float64]]] = [(-1, np.ones(_BLOCK))]
         #: costs used outside their valid range: name → which argument
         self.extrapolated: dict[str, str] = {}
@@ -166,7 +166,7 @@ class CostBook:
         key = ("h:" if host else "d:") + name
         if key not in self._columns:
             self._columns[key] = len(self._drawn)
-            self._seeds.append(key)
+            self._keys.append(key)
             self._used.add(name)
             self._drawn.append((-1, np.ones(_BLOCK)))
         return self._columns[key]
@@ -176,11 +176,11 @@ class CostBook:
         at, drawn = self._drawn[column]
         if at == block or column == 0:
             return drawn
-        key = self._seeds[column]
+        key = self._keys[column]
         name = key[2:]
-        drawn = _lognormal(self.profile.costs[name].within_sd, zlib.crc32(name.encode()), self._seed, block)
+        drawn = _lognormal(self.profile.costs[name].within_sd, zlib.crc32(name.encode()), self._key, block)
         if key[0] == "h" and self.profile.host_state.within_sd > 0:
-            drawn = drawn * _lognormal(self.profile.host_state.within_sd, 0, self._seed, block)
+            drawn = drawn * _lognormal(self.profile.host_state.within_sd, 0, self._key, block)
         self._drawn[column] = (block, drawn)
         return drawn
 
@@ -192,12 +192,11 @@ class CostBook:
                 self.extrapolated.setdefault(name, "context")
 
 
-def _lognormal(sd: float, name: int, seed: int, block: int) -> NDArray[np.float64]:
+def _lognormal(sd: float, name: int, key: RunKey, block: int) -> NDArray[np.float64]:
     """Factors of mean one and relative standard deviation ``sd``, keyed by run, cost name and block."""
     if sd <= 0:
         return np.ones(_BLOCK)
     sigma2 = float(np.log1p(sd**2))
-    key = np.random.SeedSequence([seed, _NOISE, name, block])
-    z = np.random.Generator(np.random.Philox(key)).standard_normal(_BLOCK)
+    z = stream(key, Purpose.COST, name, block).standard_normal(_BLOCK)
     factors: NDArray[np.float64] = np.exp(np.sqrt(sigma2) * z - sigma2 / 2)
     return factors

@@ -7,17 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
+from sim.randomness import Purpose, RunKey, stream
 from sim.serving.request import Request
 from sim.spec.acceptance import AcceptanceModel, RequestAcceptance
-
-#: purposes of random streams; acceptance uses 1 (sim.spec.acceptance)
-PROMPT, OUTPUT, ARRIVAL = 2, 3, 4
-
-
-def uniform(seed: int, purpose: int, request: int) -> float:
-    """One uniform draw keyed by (seed, purpose, request)."""
-    return float(np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, purpose, request]))).random())
-
 
 class Lengths:
     """Token counts by request: fixed, listed (starting over at the end) or lognormal with given mean and cv."""
@@ -31,7 +23,7 @@ class Lengths:
     ):
         self.fixed, self.listed, self.mean, self.cv = fixed, listed, mean, cv
 
-    def of(self, seed: int, purpose: int, request: int) -> int:
+    def of(self, key: RunKey, purpose: Purpose, request: int) -> int:
         if self.fixed is not None:
             return self.fixed
         if self.listed is not None:
@@ -41,26 +33,26 @@ class Lengths:
 
 
         sigma2 = float(np.log1p(self.cv**2))
-        z = float(ndtri(uniform(seed, purpose, request)))
+        z = float(ndtri(stream(key, purpose, request).random()))
         return max(1, round(self.mean * float(np.exp(np.sqrt(sigma2) * z - sigma2 / 2))))
 
 
 class Workload:
     """Makes request ``index`` on demand; nothing is kept, so long runs need no memory for finished requests."""
 
-    def __init__(self, requests: int, prompt: Lengths, output: Lengths, acceptance: AcceptanceModel, seed: int):
+    def __init__(self, requests: int, prompt: Lengths, output: Lengths, acceptance: AcceptanceModel, key: RunKey):
         self.requests = requests
         self._prompt, self._output = prompt, output
-        self._acceptance, self._seed = acceptance, seed
+        self._acceptance, self._key = acceptance, key
 
     def make(self, index: int) -> Request:
         return Request(
             index=index,
-            prompt_tokens=self._prompt.of(self._seed, PROMPT, index),
-            output_tokens=self._output.of(self._seed, OUTPUT, index),
-            acceptance=RequestAcceptance(self._acceptance, self._seed, index),
+            prompt_tokens=self._prompt.of(self._key, Purpose.PROMPT_LENGTH, index),
+            output_tokens=self._output.of(self._key, Purpose.OUTPUT_LENGTH, index),
+            acceptance=RequestAcceptance(self._acceptance, self._key, index),
         )
 
     def interarrival_s(self, index: int, rate_per_s: float) -> float:
         """Seconds between request ``index`` − 1 and ``index`` of a Poisson stream."""
-        return -float(np.log1p(-uniform(self._seed, ARRIVAL, index))) / rate_per_s
+        return -float(np.log1p(-stream(self._key, Purpose.ARRIVAL, index).random())) / rate_per_s

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
+from sim.randomness import Purpose, RunKey, stream
+
 #: token positions drawn at a time
 _WINDOW = 1024
 
@@ -113,10 +115,10 @@ class RecordedAcceptance(AcceptanceModel):
 class RequestAcceptance:
     """The accepted drafts of one request, made window by window so that memory does not grow with its length."""
 
-    def __init__(self, model: AcceptanceModel, seed: int, request: int):
+    def __init__(self, model: AcceptanceModel, key: RunKey, request: int):
         self._model = model
         self._request = request
-        self._random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, 1, request])))
+        self._random = stream(key, Purpose.ACCEPTANCE, request)
         self._tail = self._random.random(model.max_drafts)
         self._first = 0
         self._fill()
