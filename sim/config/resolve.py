@@ -178,6 +178,11 @@ class _Filling:
                 )
             self.reasons["acceptance.mean_accepted_drafts"] = f"clipped to block_size - 1 = {drafts}"
             return acceptance.model_copy(update={"mean_accepted_drafts": float(drafts)})
+        if isinstance(acceptance, PerPosition) and len(acceptance.probabilities) < drafts:
+            self.notes.append(
+                f"acceptance.probabilities lists {len(acceptance.probabilities)} of the {drafts} drafts of a step: "
+                "the later ones are never accepted"
+            )
         if isinstance(acceptance, Recorded) and acceptance.values is not None:
             largest = max(max(row) for row in acceptance.values)
             if largest > drafts:
@@ -280,14 +285,6 @@ def _refused_width(scenario: Scenario, program: StepProgram, origin: Origin) -> 
         less = 1 if key == "draft_steps" else 0
         allowed = f"{low - less}" if low == high else f"{low - less} to {high - less}"
         yield Problem(origin.where(key), str(block - less), f"{allowed}, what {name} supports")
-        return
-    drafts = (block or width.block_size) - 1
-    if isinstance(scenario.acceptance, PerPosition) and len(scenario.acceptance.probabilities) < drafts:
-        yield Problem(
-            origin.where("acceptance.probabilities"),
-            f"{len(scenario.acceptance.probabilities)} positions",
-            f"one for each of the {drafts} drafts of a step",
-        )
 
 
 def _refused_by_platform(

@@ -143,7 +143,7 @@ class MatchExpected(_Table):
 
 
 class Recorded(_Listed):
-    """Accepted drafts as recorded: one row a request, one number a verify step; rows and steps repeat."""
+    """Accepted drafts as recorded: one row a request, one number a token position; both start over at the end."""
 
     model: Literal["recorded"]
     values: tuple[Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)], ...] | None = None

@@ -180,13 +180,6 @@ def test_an_assignment_without_a_value_is_refused():
             ],
         ),
         (
-            'acceptance = { model = "per_position", probabilities = [0.9, 0.5] }',
-            [
-                "scenario.toml: acceptance.probabilities: found 2 positions; expected one for each of the 15 drafts "
-                "of a step"
-            ],
-        ),
-        (
             'engine = "e-2"',
             [
                 'scenario.toml: algorithm: found "block" for engine "e-2"; expected an engine that declares it: e-1. '
