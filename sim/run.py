@@ -125,9 +125,7 @@ class Replication:
             key,
         )
         self.machine = Machine(self.env, self.costs, recorder)
-        self.expander = Expander(
-            resolved.program, policies_of(resolved), scenario.serving.page_size
-        )
+        self.expander = Expander(resolved.program, policies_of(resolved), scenario.serving.page_size)
         self.steps = Steps(self.machine, self.expander, scenario.serving.graph_batches, self.block_size)
         assert isinstance(scenario.serving.min_free_slots, int)
         self.scheduler = BatchScheduler(
@@ -369,9 +367,7 @@ def _result(
         seed=resolved.scenario.run.seed,
         replications=len(runs),
         throughput_tok_s=_estimate([r.throughput for r in runs], _each(nodes, "throughput"), other_sd),
-        cycle_us=Estimate(
-            cycle.mean, cycle.ci95, cycle.pi95, None if median is None else median / NS_PER_US
-        ),
+        cycle_us=Estimate(cycle.mean, cycle.ci95, cycle.pi95, None if median is None else median / NS_PER_US),
         steps_per_s=_estimate([r.steps_per_s for r in runs], _each(nodes, "steps_per_s"), other_sd),
         accepted_per_step={
             "with_bonus": None if accepted is None else round(accepted + 1, 6),
@@ -484,5 +480,3 @@ def package_version() -> str:
         return version("overlapsim")
     except PackageNotFoundError:
         return "0+unknown"
-
-

@@ -112,7 +112,9 @@ def test_the_simulator_needs_no_device_library(library: str) -> None:
 
 
 def test_only_the_machine_and_the_composition_root_import_simpy() -> None:
-    users = {module for module, path in modules("sim") if any(n.split(".")[0] == "simpy" for n in imports(path))}
+    users = {
+        module for module, path in modules("sim") if any(n.split(".")[0] == "simpy" for n in imports(path))
+    }
     assert all(module.startswith("sim.machine") or module == "sim.run" for module in users), users
 
 

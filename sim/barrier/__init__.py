@@ -20,7 +20,8 @@ FORWARD_TAIL = "forward_tail"
 DESCRIPTIONS = {
     Barrier.UNGUARDED: "nothing waits; recycled rows may be overwritten under a running forward",
     Barrier.COARSE: "the schedule stream waits for the whole previous forward",
-    Barrier.READ_DONE: "the schedule stream waits for the previous forward's last shared read; coarse where none is recorded",
+    Barrier.READ_DONE: "the schedule stream waits for the previous forward's last shared read; "
+    "coarse where none is recorded",
     Barrier.SELF_FENCE: "the worker fences its own decode preparation, by a host wait or on the plan stream",
 }
 
@@ -110,9 +111,16 @@ def plan_stream_entry(policies: Policies, fence_recorded: bool) -> list[Primitiv
         return []
     ops = [
         Primitive(
-            Act.RECORD, "plan.record_schedule", Phase.PREPARE, stream="schedule", host="call.record", event="plan_in"
+            Act.RECORD,
+            "plan.record_schedule",
+            Phase.PREPARE,
+            stream="schedule",
+            host="call.record",
+            event="plan_in",
         ),
-        Primitive(Act.WAIT, "plan.wait_schedule", Phase.PREPARE, stream="plan", host="call.wait", event="plan_in"),
+        Primitive(
+            Act.WAIT, "plan.wait_schedule", Phase.PREPARE, stream="plan", host="call.wait", event="plan_in"
+        ),
     ]
     if policies.barrier is Barrier.SELF_FENCE and fence_recorded:
         ops.append(
@@ -134,7 +142,9 @@ def plan_stream_exit(policies: Policies) -> list[Primitive]:
     if policies.prep_stream is not PrepStream.PLAN:
         return []
     return [
-        Primitive(Act.RECORD, "plan.record", Phase.PREPARE, stream="plan", host="call.record", event="plan_out"),
+        Primitive(
+            Act.RECORD, "plan.record", Phase.PREPARE, stream="plan", host="call.record", event="plan_out"
+        ),
         Primitive(
             Act.WAIT, "plan.join", Phase.PREPARE, stream="schedule", host="call.wait", event="plan_out"
         ),

@@ -20,7 +20,7 @@ class Inbox:
         self.open_sources = 0
 
     def put(self, index: int) -> None:
-        self._items.append((index, self._env.now))
+        self._items.append((index, int(self._env.now)))
         if not self._arrival.triggered:
             self._arrival.succeed()
 

@@ -64,9 +64,7 @@ class CostBook:
     ``noise`` off gives the central costs. Raises :class:`InputError` for a name the profile does not have.
     """
 
-    def __init__(
-        self, profile: DeviceProfile, scales: Scales, key: RunKey, noise: bool = True
-    ):
+    def __init__(self, profile: DeviceProfile, scales: Scales, key: RunKey, noise: bool = True):
         self.profile = profile
         self.scales = scales
         self._key = key
@@ -88,7 +86,7 @@ class CostBook:
                 Problem(
                     f"device profile {self.profile.name}: costs",
                     f'no cost "{name}", which {where} needs',
-                    f"an entry [costs.\"{name}\"]" + (f"; near: {', '.join(near)}" if near else ""),
+                    f'an entry [costs."{name}"]' + (f"; near: {', '.join(near)}" if near else ""),
                     "Add it with its value, status and source, or choose a device that has it.",
                 )
             )
@@ -107,7 +105,12 @@ class CostBook:
         return max(base, 0.0) * unit, slope * unit
 
     def compile(
-        self, primitives: Sequence[Primitive], batch: int, padded: int, block_size: int, tokens: int | None = None
+        self,
+        primitives: Sequence[Primitive],
+        batch: int,
+        padded: int,
+        block_size: int,
+        tokens: int | None = None,
     ) -> CostedStep:
         """Costs of a list at ``batch`` rows (graphs at ``padded``); ``tokens`` defaults to rows × block.
 
@@ -155,7 +158,7 @@ class CostBook:
             v *= step.factors[k]
         if context > self.largest_context:
             self.largest_context = context
-        return np.rint(v).astype(np.int64).tolist()  # type: ignore[no-any-return]
+        return np.rint(v).astype(np.int64).tolist()
 
     # -- noise -----------------------------------------------------------------------------------------
 

@@ -110,7 +110,9 @@ class Machine:
                 cause = _PREFILL
             stream = -1 if p.stream is None else _STREAM[p.stream]
             code.append((int(p.act), i, stream, p.event or "", cause, int(i == marked)))
-        return CompiledStep(code, primitives, self.costs.compile(primitives, batch, padded, block_size, tokens))
+        return CompiledStep(
+            code, primitives, self.costs.compile(primitives, batch, padded, block_size, tokens)
+        )
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -154,7 +156,9 @@ class Machine:
                 free[s] = end = start + durations[n + i]
                 tail_cause[s] = why
                 if recorder is not None:
-                    self._record_launch(recorder, step.primitives[i], before, now, start, end, end_before, why)
+                    self._record_launch(
+                        recorder, step.primitives[i], before, now, start, end, end_before, why
+                    )
             elif act == 0:  # HOST
                 now += durations[i]
                 if recorder is not None:
@@ -186,7 +190,7 @@ class Machine:
                 if event.time > now:
                     yield self.env.timeout(event.time + self._wake - self.env.now)
                     self.blocked += event.time - now
-                    now = self.env.now
+                    now = int(self.env.now)
                     self._host_cause = cause if cause != _INHERIT else event.cause
                 else:
                     now += durations[i]
@@ -212,8 +216,8 @@ class Machine:
     def wait_for_work(self, arrival: simpy.Event) -> Generator[simpy.Event, None, None]:
         """The host has nothing to do until something arrives; idle time from here on is nobody's fault."""
         yield arrival
-        self.blocked += self.env.now - self.now
-        self.now = self.env.now
+        self.blocked += int(self.env.now) - self.now
+        self.now = int(self.env.now)
         self._host_cause = _OTHER
 
     def _nobody_records(self, p: Primitive) -> WaitError:
@@ -225,7 +229,15 @@ class Machine:
     # -- records -----------------------------------------------------------------------------------------
 
     def _record_launch(
-        self, recorder: Recorder, p: Primitive, before: int, now: int, start: int, end: int, idle_from: int, why: int
+        self,
+        recorder: Recorder,
+        p: Primitive,
+        before: int,
+        now: int,
+        start: int,
+        end: int,
+        idle_from: int,
+        why: int,
     ) -> None:
         recorder.add(p.name, p.phase, "launch", HOST_LANE, before, now, now, event=str(p.kind))
         cause = str(CAUSES[why]) if start > idle_from else ""
@@ -242,12 +254,16 @@ class Machine:
         recorder.add(p.name, p.phase, "record", HOST_LANE, before, now, now, event=p.event or "")
         return recorder.add(p.name, p.phase, "event", p.stream or "", tail, tail, now, event=p.event or "")
 
-    def _record_wait(self, recorder: Recorder, p: Primitive, before: int, now: int, met: int, link: int) -> None:
+    def _record_wait(
+        self, recorder: Recorder, p: Primitive, before: int, now: int, met: int, link: int
+    ) -> None:
         self._floor_link[_STREAM[p.stream or ""]] = link
         recorder.add(p.name, p.phase, "wait", HOST_LANE, before, now, now, event=p.event or "", link=link)
 
     def _record_sync(self, recorder: Recorder, p: Primitive, before: int, now: int, link: int) -> None:
-        recorder.add(p.name, p.phase, "synchronize", HOST_LANE, before, now, now, event=p.event or "", link=link)
+        recorder.add(
+            p.name, p.phase, "synchronize", HOST_LANE, before, now, now, event=p.event or "", link=link
+        )
 
 
 def _marked(primitives: Sequence[Primitive]) -> int:

@@ -64,9 +64,7 @@ class Expander:
     @property
     def records_read_end(self) -> bool:
         """Whether a decode forward leaves an event for the ``read_done`` barrier."""
-        return self._can_end_reads and (
-            self._records_read_done or self.policies.barrier is Barrier.READ_DONE
-        )
+        return self._can_end_reads and (self._records_read_done or self.policies.barrier is Barrier.READ_DONE)
 
     @property
     def records_fence(self) -> bool:
@@ -241,7 +239,14 @@ class Expander:
         if op.kind is Kind.RECORD:
             return [
                 Primitive(
-                    Act.RECORD, op.name, op.phase, stream=stream, host=host, share=share, event=op.event, marks=op.marks
+                    Act.RECORD,
+                    op.name,
+                    op.phase,
+                    stream=stream,
+                    host=host,
+                    share=share,
+                    event=op.event,
+                    marks=op.marks,
                 )
             ]
         # WAIT and SYNCHRONIZE: on an event, or on the tail of another stream (a record that costs nothing extra).
@@ -256,7 +261,15 @@ class Expander:
         cause = None if op.kind is Kind.WAIT else Cause.OTHER
         out.append(
             Primitive(
-                act, op.name, op.phase, stream=stream, host=host, share=share, event=event, cause=cause, marks=op.marks
+                act,
+                op.name,
+                op.phase,
+                stream=stream,
+                host=host,
+                share=share,
+                event=event,
+                cause=cause,
+                marks=op.marks,
             )
         )
         return out

@@ -11,6 +11,7 @@ from sim.randomness import Purpose, RunKey, stream
 from sim.serving.request import Request
 from sim.spec.acceptance import AcceptanceModel, RequestAcceptance
 
+
 class Lengths:
     """Token counts by request: fixed, listed (starting over at the end) or lognormal with given mean and cv."""
 
@@ -31,7 +32,6 @@ class Lengths:
         assert self.mean is not None
         assert self.cv is not None
 
-
         sigma2 = float(np.log1p(self.cv**2))
         z = float(ndtri(stream(key, purpose, request).random()))
         return max(1, round(self.mean * float(np.exp(np.sqrt(sigma2) * z - sigma2 / 2))))
@@ -40,7 +40,9 @@ class Lengths:
 class Workload:
     """Makes request ``index`` on demand; nothing is kept, so long runs need no memory for finished requests."""
 
-    def __init__(self, requests: int, prompt: Lengths, output: Lengths, acceptance: AcceptanceModel, key: RunKey):
+    def __init__(
+        self, requests: int, prompt: Lengths, output: Lengths, acceptance: AcceptanceModel, key: RunKey
+    ):
         self.requests = requests
         self._prompt, self._output = prompt, output
         self._acceptance, self._key = acceptance, key

@@ -29,7 +29,9 @@ class Times(Protocol):
 class Counters(Protocol):
     """What the books read off a machine, modelled or real: running sums in ns, ends of streams (forward first)."""
 
-    times: Times
+    @property
+    def times(self) -> Times: ...
+
     idle: list[int]
     exposed: int
     blocked: int
