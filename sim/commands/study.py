@@ -1,0 +1,121 @@
+"""``overlapsim study``: computes what is missing of one or several studies and writes their reports."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sim.config.checked import Attempts
+from sim.errors import InputError, OverlapsimError, Problem
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from sim.study.execute import Executor
+    from sim.study.plan import Plan
+
+#: exit status of a program ended by Ctrl-C
+INTERRUPTED = 130
+
+
+def command(
+    studies: Annotated[
+        list[str], typer.Argument(metavar="STUDY...", help="Paths, or names from `list studies`.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of the report; of several, their parent. Default: reports/STUDY."
+        ),
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Processes. Default: one a core.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Compute only what is not stored yet.")] = False,
+) -> None:
+    """Run a grid of scenarios, store every result, write the report."""
+    from sim.study.plan import load_plan
+
+    attempts = Attempts()
+    plans = [plan for plan in (attempts.call(load_plan, name) for name in studies) if plan is not None]
+    parent = Path("reports") if out is None else out
+    folders = [parent / plan.name if out is None or len(studies) > 1 else parent for plan in plans]
+    for folder in folders:
+        attempts.call(_check_folder, folder)
+    if attempts.problems:
+        raise InputError(attempts.problems)
+
+    from sim.study.execute import Local, as_interrupt_when_terminated
+
+    executor = Local(jobs or _cores())
+    try:
+        with as_interrupt_when_terminated(), _progress() as bar:
+            for plan, folder in zip(plans, folders, strict=True):
+                print(f"report: {_run(plan, folder, executor, resume, bar)}", flush=True)
+    except KeyboardInterrupt:
+        print("overlapsim: interrupted; finished runs are stored: go on with --resume", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except InputError:
+        raise
+    except OverlapsimError as error:
+        print(f"overlapsim: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _run(plan: Plan, folder: Path, executor: Executor, resume: bool, bar: Progress) -> Path:
+    """Computes, stores, reports; returns the report's path."""
+    from sim.report.write import write
+    from sim.study.collect import collect
+    from sim.study.execute import execute, work_of
+    from sim.study.store import Store
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with Store(folder / "results.sqlite") as store:
+        work = work_of(plan)
+        known = store.known(w.key for w in work) if resume else set()
+        missing = [w for w in work if w.key not in known]
+        task = bar.add_task(plan.name, total=len(work), completed=len(known))
+        execute(missing, store, executor, lambda: bar.advance(task))
+        data = collect(plan, store, f"overlapsim study {plan.name}")
+    report = write(
+        data, folder, lambda figure: bar.update(task, description=f"{plan.name}: drawing {figure}")
+    )
+    bar.update(task, description=plan.name)
+    print(f"{plan.name}: {len(missing)} computed, {len(known)} found stored", file=sys.stderr)
+    return report
+
+
+def _check_folder(folder: Path) -> None:
+    """Raises InputError if the folder cannot be made or written."""
+    nearest = folder
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise InputError(
+            Problem("--out", f'"{folder}": {nearest} is no folder', "a folder, or a path for one")
+        )
+    if not os.access(nearest, os.W_OK):
+        raise InputError(Problem("--out", f'"{folder}", not writable', "a path in a writable folder"))
+
+
+def _cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )

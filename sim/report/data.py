@@ -1,0 +1,67 @@
+"""What a report is made of: stored results with the study that asked for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sim.study.spec import Study
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of one cell: ``result`` is the JSON form of a run's result."""
+
+    variant: str
+    at: Mapping[str, Any]
+    result: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MeasuredRow:
+    """One measured mean cycle, µs."""
+
+    variant: str
+    at: Mapping[str, Any]
+    cycle_us: float
+
+
+@dataclass(frozen=True)
+class StudyData:
+    name: str
+    study: Study
+    study_sha256: str
+    #: what rebuilds the report
+    command: str
+    version: str
+    device: Mapping[str, Any]
+    #: factor -> its values, ascending where they are numbers of a span
+    factors: Mapping[str, list[Any]]
+    rows: list[Row]
+    #: variant -> where it was traced, and the timeline
+    timelines: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
+    measured: list[MeasuredRow]
+
+    def variants(self) -> list[str]:
+        return [variant.name for variant in self.study.variants]
+
+    def find(self, variant: str, at: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The result of ``variant`` at these factor values. Raises KeyError if the study has no such cell."""
+        return self._index[variant, _frozen(at)]
+
+    def points(self) -> list[dict[str, Any]]:
+        """Every combination of factor values, each once, in the study's order."""
+        return list({_frozen(row.at): dict(row.at) for row in self.rows}.values())
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, str], Mapping[str, Any]]:
+        return {(row.variant, _frozen(row.at)): row.result for row in self.rows}
+
+
+def _frozen(at: Mapping[str, Any]) -> str:
+    """Factor values as something to look up; 1 and 1.0 are the same value."""
+    return json.dumps({k: float(v) if isinstance(v, int) else v for k, v in at.items()}, sort_keys=True)

@@ -1,0 +1,41 @@
+"""What several figures share: a concurrency axis, curves with their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from sim.report.series import Curve
+
+
+def over(axes: Axes, name: str, values: Sequence[float]) -> None:
+    """An x axis with a tick at every value; logarithmic when the values span more than a decade."""
+    if min(values) > 0 and max(values) / min(values) > 10:
+        axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(list(values)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel(name)
+
+
+def curve(axes: Axes, line: Curve, colour: str, bars: str | None, offset: float = 0.0, **style: Any) -> None:
+    """A line with markers and, of ``bars`` ("ci95", "pi95"), error bars; moved aside a little by ``offset``,
+    a share of the value, so that bars of several curves can be told apart."""
+    shown = [i for i, y in enumerate(line.y) if y is not None]
+    x = [line.x[i] * (1 + offset) for i in shown]
+    y: list[float] = [value for value in line.y if value is not None]
+    axes.plot(x, y, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=line.label, **style)
+    intervals = getattr(line, bars) if bars else [None] * len(line.x)
+    drawn = [(a, intervals[i]) for a, i in zip(x, shown, strict=True) if intervals[i] is not None]
+    if drawn:
+        axes.vlines(
+            [a for a, _ in drawn],
+            [low for _, (low, _) in drawn],
+            [high for _, (_, high) in drawn],
+            color=colour,
+            linewidth=1.0,
+            alpha=0.8,
+        )

@@ -1,0 +1,20 @@
+"""One file a section: from stored results to paragraphs, tables and figures. ``SECTIONS`` lists them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sim.report.data import StudyData
+from sim.report.document import Section
+from sim.report.sections import cells, curves, differences, idle, measured, regression, timelines
+
+SECTIONS: dict[str, Callable[[StudyData], Section]] = {
+    "differences": differences.section,
+    "throughput": curves.throughput,
+    "cycle": curves.cycle,
+    "measured": measured.section,
+    "idle": idle.section,
+    "timelines": timelines.section,
+    "map": regression.section,
+    "cells": cells.section,
+}

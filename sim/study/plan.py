@@ -1,0 +1,167 @@
+"""From a study to its cells: every scenario resolved, checked and keyed before anything runs."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sim.config import paths
+from sim.config.loader import load_resolved
+from sim.config.resolve import Resolved
+from sim.errors import InputError, Problem
+from sim.study.spec import Factor, Study, load_study
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One scenario of a study. ``key`` names its result: equal keys have equal results in one version."""
+
+    variant: str
+    #: factor -> value, in the study's order
+    at: Mapping[str, Any]
+    resolved: Resolved
+    new_boots: bool
+    key: str
+
+
+@dataclass(frozen=True)
+class TracedCell:
+    """A run of which two (or a few) decode iterations are kept operation by operation."""
+
+    variant: str
+    at: Mapping[str, Any]
+    resolved: Resolved
+    first: int
+    iterations: int
+    key: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    name: str
+    study: Study
+    path: Path
+    #: of the study file
+    sha256: str
+    cells: list[Cell]
+    traced: list[TracedCell]
+
+
+def load_plan(name: str) -> Plan:
+    """The study ``name`` with all its cells. Raises InputError with every problem of every cell, each once."""
+    study, path = load_study(name)
+    base = _base_scenario(study, path)
+    cells: list[Cell] = []
+    problems: dict[str, Problem] = {}
+    for variant, at in _design(study):
+        try:
+            resolved = _resolve(study, base, variant, at)
+        except InputError as error:
+            problems |= {str(problem): problem for problem in _located(error, path.name, variant)}
+            continue
+        key = _key(resolved, {"new_boots": study.new_boots})
+        cells.append(Cell(variant, at, resolved, study.new_boots, key))
+    if problems:
+        raise InputError(problems.values())
+    traced = list(_traced(study, base, cells, path.name))
+    return Plan(path.stem, study, path, hashlib.sha256(path.read_bytes()).hexdigest(), cells, traced)
+
+
+def _base_scenario(study: Study, path: Path) -> str:
+    """Paths inside a study are relative to its file."""
+    return str(path.parent / study.scenario) if paths.is_path(study.scenario) else study.scenario
+
+
+def _resolve(study: Study, base: str, variant: str, at: Mapping[str, Any]) -> Resolved:
+    overrides = {**study.set, **study.variant(variant).set}
+    for factor in study.factors:
+        overrides |= {key: at[factor.name] for key in factor.keys}
+    return load_resolved(base, overrides)
+
+
+def _located(error: InputError, file: str, variant: str) -> Iterator[Problem]:
+    for problem in error.problems:
+        where = problem.where.removeprefix("--set ")
+        yield Problem(
+            f"{file}: variant {variant!r}: {where}", problem.found, problem.expected, problem.remedy
+        )
+
+
+def values_of(factor: Factor) -> list[Any]:
+    """The values of one axis, ascending where a span gives them."""
+    if factor.values is not None:
+        return list(factor.values)
+    span = factor.span
+    assert span is not None
+    if span.spacing == "log":
+        values = np.geomspace(span.low, span.high, span.points)
+    else:
+        values = np.linspace(span.low, span.high, span.points)
+    # Six digits: enough to tell points apart, few enough that 1 is written as 1.
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _design(study: Study) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Variant and factor values of every cell; variants outermost."""
+    names = [factor.name for factor in study.factors]
+    if study.design == "list":
+        points: list[tuple[Any, ...]] = [tuple(point[name] for name in names) for point in study.points]
+    elif study.design == "random":
+        points = list(zip(*(_draws(study, i) for i in range(len(names))), strict=True))
+    else:
+        points = list(itertools.product(*(values_of(factor) for factor in study.factors)))
+    for variant in study.variants:
+        for point in points:
+            yield variant.name, dict(zip(names, point, strict=True))
+
+
+def _draws(study: Study, index: int) -> list[Any]:
+    """Independent draws of one factor; a stream of its own, so that one more factor moves no other."""
+    assert study.samples is not None
+    factor = study.factors[index]
+    rng = np.random.Generator(np.random.PCG64([study.design_seed, index]))
+    uniform = rng.random(study.samples)
+    if factor.values is not None:
+        return [factor.values[int(u * len(factor.values))] for u in uniform]
+    span = factor.span
+    assert span is not None
+    if span.spacing == "log":
+        values = span.low * (span.high / span.low) ** uniform
+    else:
+        values = span.low + (span.high - span.low) * uniform
+    return [float(f"{value:.6g}") for value in values]
+
+
+def _traced(study: Study, base: str, cells: list[Cell], file: str) -> Iterator[TracedCell]:
+    timeline = study.timeline
+    if timeline is None:
+        return
+    for variant in study.variants:
+        first = next(cell for cell in cells if cell.variant == variant.name)
+        at = {**first.at, **timeline.at}
+        try:
+            resolved = _resolve(study, base, variant.name, at)
+        except InputError as error:
+            raise InputError(_located(error, f"{file}: timeline.at", variant.name)) from None
+        what = {"trace_first": timeline.first, "trace_iterations": timeline.iterations}
+        yield TracedCell(
+            variant.name, at, resolved, timeline.first, timeline.iterations, _key(resolved, what)
+        )
+
+
+def _key(resolved: Resolved, more: Mapping[str, Any]) -> str:
+    """SHA-256 of everything that determines a result: scenario, costs, program and how it is run."""
+    content = {
+        "scenario": resolved.scenario.model_dump(mode="json"),
+        "profile": resolved.profile_sha256,
+        "program": resolved.program.model_dump(mode="json"),
+        **more,
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

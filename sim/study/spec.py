@@ -1,0 +1,227 @@
+"""The study a user writes: ``configs/studies/<study>.toml``, checked.
+
+A study is a base scenario, variants of it and factors to vary; every combination is one *cell*. What the report
+shows is a list of sections by name, so that a study is a file and never code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from sim.config import paths
+from sim.config.checked import Origin, did_you_mean, listed, shown, validated
+from sim.config.declarations import parse_toml, read_bytes
+from sim.errors import InputError, Problem
+
+Text = Annotated[str, Field(min_length=1)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+#: the words of a report's sections, in the order a report usually has them
+Section = Literal[
+    "differences",
+    "throughput",
+    "cycle",
+    "latency",
+    "measured",
+    "idle",
+    "timelines",
+    "map",
+    "ranking",
+    "cells",
+]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Variant(_Table):
+    """One named way to run: dotted scenario keys that replace those of the base."""
+
+    name: Text
+    set: dict[str, Any] = {}
+    description: str = ""
+    #: columns of the measured file that a row of this variant has, if it was measured
+    measured: dict[str, str | int] | None = None
+    #: the profile's costs were fitted on this variant's measurements, so that agreement there is no prediction
+    fitted: bool = False
+
+
+class Span(_Table):
+    """``points`` values from ``low`` to ``high``, both included."""
+
+    low: Number
+    high: Number
+    points: Annotated[int, Field(ge=2, le=1000)] = 2
+    spacing: Literal["linear", "log"] = "linear"
+
+    @model_validator(mode="after")
+    def ascends(self) -> Span:
+        if self.low >= self.high or (self.spacing == "log" and self.low <= 0):
+            found = f"low = {self.low:g}, high = {self.high:g}"
+            expected = "low below high" + (", both above 0" if self.spacing == "log" else "")
+            raise PydanticCustomError("refused", "span", {"found": found, "expected": expected})
+        return self
+
+
+class Factor(_Table):
+    """One axis. Every key takes the same value, so that ``requests`` can follow ``concurrency``."""
+
+    name: Text
+    keys: Annotated[tuple[Text, ...], Field(min_length=1)]
+    values: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
+    span: Span | None = None
+
+    @model_validator(mode="after")
+    def one_of_two(self) -> Factor:
+        if (self.values is None) == (self.span is None):
+            found = "both values and span" if self.values is not None else "neither values nor span"
+            raise PydanticCustomError("refused", "factor", {"found": found, "expected": "one of the two"})
+        return self
+
+
+class Pair(_Table):
+    """A change whose effect is asked for: variant ``before`` against variant ``after``."""
+
+    name: Text
+    before: Text
+    after: Text
+    description: str = ""
+
+
+class Timeline(_Table):
+    """One more run a variant, traced: ``iterations`` decode iterations from number ``first`` on."""
+
+    #: factor -> the value at which the traced run is made
+    at: dict[str, Any] = {}
+    first: Annotated[int, Field(ge=1)] = 30
+    iterations: Annotated[int, Field(ge=1, le=8)] = 2
+
+
+class Measured(_Table):
+    """Measurements to set beside the simulated cycles: a CSV under ``configs/`` or beside the study file."""
+
+    file: Text
+    #: column -> value that rows must have
+    where: dict[str, str | int] = {}
+    #: factor -> column that holds its value
+    factors: dict[str, Text]
+    #: column with the mean cycle, µs
+    cycle_us: Text
+    source: Text
+
+
+class Published(_Table):
+    """A published change in throughput at one value of the factor ``factor``."""
+
+    factor: Text
+    value: Any
+    change_percent: Number
+    tolerance_points: Annotated[Number, Field(gt=0)]
+
+
+class PublishedShape(_Table):
+    points: Annotated[tuple[Published, ...], Field(min_length=1)]
+    source: Text
+    #: marked on the map: what the profile's own machine has
+    home: str = "measured machine"
+
+
+class Study(_Table):
+    title: Text
+    question: Text
+    scenario: Text
+    set: dict[str, Any] = {}
+    #: full factorial: every variant at every combination; list: `points`; random: `samples` draws of the factors
+    design: Literal["factorial", "list", "random"] = "factorial"
+    variants: Annotated[tuple[Variant, ...], Field(min_length=1)] = (Variant(name="base"),)
+    factors: tuple[Factor, ...] = ()
+    #: design "list": per cell a value for every factor
+    points: tuple[dict[str, Any], ...] = ()
+    #: design "random": how many draws, uniform in every factor's span (or its logarithm) or values
+    samples: Annotated[int, Field(ge=1)] | None = None
+    design_seed: Annotated[int, Field(ge=0)] = 1
+    #: also run every cell at the other host states of the profile, which `pi95` needs
+    new_boots: bool = True
+    reference: Text | None = None
+    pairs: tuple[Pair, ...] = ()
+    timeline: Timeline | None = None
+    measured: Measured | None = None
+    published: PublishedShape | None = None
+    sections: tuple[Section, ...] = ("differences", "throughput", "cells")
+    #: paragraphs the report opens with, after the question: what is compared and how to read it
+    notes: tuple[Text, ...] = ()
+
+    def variant(self, name: str) -> Variant:
+        return next(v for v in self.variants if v.name == name)
+
+
+def load_study(name: str) -> tuple[Study, Path]:
+    """The study ``name`` (path or bare name) and its file. Raises InputError with every problem."""
+    path = paths.locate(name, "studies", "study")
+    origin = Origin(path.name)
+    study = validated(Study, parse_toml(read_bytes(path), path.name), origin)
+    problems = _inconsistent(study, origin)
+    if problems:
+        raise InputError(problems)
+    return study, path
+
+
+def _inconsistent(study: Study, origin: Origin) -> list[Problem]:
+    problems = []
+    names = [variant.name for variant in study.variants]
+    factors = [factor.name for factor in study.factors]
+    for kind, given in (("variants", names), ("factors", factors)):
+        for twice in sorted({name for name in given if given.count(name) > 1}):
+            problems.append(
+                Problem(origin.where(kind), f"{shown(twice)} twice", "a name of its own for each")
+            )
+    if "variant" in factors:
+        problems.append(Problem(origin.where("factors"), '"variant"', "another name: variants have this one"))
+    asked = [("reference", study.reference)] if study.reference is not None else []
+    asked += [(f"pairs[{i}].{side}", getattr(p, side)) for i, p in enumerate(study.pairs) for side in _SIDES]
+    for key, name in asked:
+        if name not in names:
+            where = origin.where(key)
+            problems.append(Problem(where, shown(name), listed(names), did_you_mean(str(name), names)))
+    for key, named in _named_factors(study):
+        if named not in factors:
+            expected = listed(factors) if factors else "no factor: the study has none"
+            problems.append(Problem(origin.where(key), shown(named), expected, did_you_mean(named, factors)))
+    for i, point in enumerate(study.points):
+        missing = [f for f in factors if f not in point]
+        if missing:
+            problems.append(Problem(origin.where(f"points[{i}]"), f"no {listed(missing)}", "every factor"))
+    if (study.design == "list") != bool(study.points):
+        found = f"design = {shown(study.design)} with {len(study.points)} points"
+        problems.append(Problem(origin.where("points"), found, 'points exactly with design = "list"'))
+    if (study.design == "random") != (study.samples is not None):
+        found = f"design = {shown(study.design)}, samples = {shown(study.samples)}"
+        problems.append(Problem(origin.where("samples"), found, 'samples exactly with design = "random"'))
+    needs = {"measured": study.measured, "timelines": study.timeline, "map": study.published}
+    for section, table in needs.items():
+        if section in study.sections and table is None:
+            key = {"timelines": "timeline", "map": "published"}.get(section, section)
+            problems.append(Problem(origin.where("sections"), shown(section), f"a table [{key}] for it"))
+    if "map" in study.sections and not study.pairs:
+        problems.append(Problem(origin.where("sections"), '"map"', "at least one [[pairs]] for it"))
+    if "differences" in study.sections and study.reference is None:
+        problems.append(Problem(origin.where("sections"), '"differences"', "a reference variant for it"))
+    return problems
+
+
+_SIDES = ("before", "after")
+
+
+def _named_factors(study: Study) -> list[tuple[str, str]]:
+    named = [(f"points[{i}]", key) for i, point in enumerate(study.points) for key in point]
+    if study.timeline is not None:
+        named += [("timeline.at", key) for key in study.timeline.at]
+    if study.measured is not None:
+        named += [("measured.factors", key) for key in study.measured.factors]
+    if study.published is not None:
+        named += [(f"published.points[{i}]", p.factor) for i, p in enumerate(study.published.points)]
+    return named
