@@ -1,9 +1,8 @@
 """The composition root: a resolved scenario becomes a machine, policies, a loop and books; then a result.
 
 One *replication* is one run of the workload with its own luck. Replications run at the host state the costs are
-stated at; the spread between boots enters ``pi95`` through extra runs of the first replication at the ends and
-the middle of the profile's host-state range (the state moves every host cost together, so the ends of the range
-give the ends of the answer).
+stated at; the spread between boots enters ``pi95`` through two extra runs of the first replication, at the ends
+of the profile's host-state range.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ from sim.units import NS_PER_MS, NS_PER_S, NS_PER_US
 #: relative uncertainty a cost carries into `pi95` by its status, unless its own boot_sd says more. The figures
 #: are judgements, stated in docs/model.md: an assumed cost may well be off by a fifth.
 STATUS_SD = {"measured": 0.0, "fitted": 0.0, "exact": 0.0, "scaled": 0.05, "published": 0.1, "assumed": 0.2}
-#: additional relative uncertainty of a cost used outside its valid range
+#: additional relative uncertainty of a cost used one width of its valid range outside it (less when nearer)
 EXTRAPOLATION_SD = 0.1
 #: prompt tokens of one prefill iteration (the engine's chunked-prefill default)
 PREFILL_TOKENS = 8192
@@ -103,8 +102,13 @@ def simulate(
 
 
 def _at_other_host_states(resolved: Resolved) -> list[Replication]:
-    quantiles = sorted(resolved.profile.host_state.quantiles.items(), key=lambda item: float(item[0]))
-    return [Replication(resolved, 0, host_factor=factor).run() for _, factor in quantiles if factor != 1.0]
+    """The first replication's luck at both ends of the host states a boot may be in.
+
+    Cycle and throughput are monotone in the host factor, so the ends of the states give the ends of the answer.
+    """
+    by_probability = sorted(resolved.profile.host_state.quantiles.items(), key=lambda item: float(item[0]))
+    ends = {by_probability[0][1], by_probability[-1][1]} if by_probability else set()
+    return [Replication(resolved, 0, host_factor=factor).run() for factor in sorted(ends - {1.0})]
 
 
 class Replication:
@@ -456,8 +460,8 @@ def _shares(
         for name, value in spent.items():
             cost = resolved.profile.costs[name]
             sd = max(cost.boot_sd, STATUS_SD[cost.status])
-            if name in first.costs.extrapolated:
-                sd = math.hypot(sd, EXTRAPOLATION_SD)
+            outside = min(first.costs.extrapolated.get(name, 0.0), 1.0)
+            sd = math.hypot(sd, EXTRAPOLATION_SD * outside)
             variance += (weight * value / of * sd) ** 2 if of else 0.0
     return {k: round(v, 6) for k, v in sorted(shares.items())}, math.sqrt(variance)
 

@@ -10,6 +10,7 @@ import difflib
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +74,8 @@ class CostBook:
         self._columns: dict[str, int] = {"": 0}
         self._keys = [""]
         self._drawn: list[tuple[int, NDArray[np.float64]]] = [(-1, np.ones(_BLOCK))]
-        #: costs used outside their valid range: name → which argument
-        self.extrapolated: dict[str, str] = {}
+        #: costs used outside their valid range: name → how far outside, in widths of the range
+        self.extrapolated: dict[str, float] = {}
         self.largest_context = 0.0
         self._used: set[str] = set()
 
@@ -98,10 +99,8 @@ class CostBook:
         unit = cost.ns_per_unit
         base = at_batch(cost.value, cost.batch, batch) + cost.per_batch * batch + cost.per_token * tokens
         slope = at_batch(cost.per_context, cost.batch, batch)
-        for argument, value in (("batch", batch), ("tokens", tokens)):
-            limits = cost.valid_range.get(argument)  # type: ignore[call-overload]
-            if limits and not limits[0] <= value <= limits[1]:
-                self.extrapolated[name] = argument
+        self._check_range(name, "batch", batch)
+        self._check_range(name, "tokens", tokens)
         return max(base, 0.0) * unit, slope * unit
 
     def compile(
@@ -190,9 +189,15 @@ class CostBook:
     def check_context(self) -> None:
         """Adds costs whose valid context range the run left to :attr:`extrapolated`."""
         for name in sorted(self._used):
-            limits = self.profile.costs[name].valid_range.get("context")
-            if limits and self.largest_context > limits[1]:
-                self.extrapolated.setdefault(name, "context")
+            self._check_range(name, "context", self.largest_context)
+
+    def _check_range(self, name: str, argument: Literal["batch", "tokens", "context"], value: float) -> None:
+        limits = self.profile.costs[name].valid_range.get(argument)
+        if limits is None or limits[0] <= value <= limits[1]:
+            return
+        outside = limits[0] - value if value < limits[0] else value - limits[1]
+        width = max(limits[1] - limits[0], 1.0)
+        self.extrapolated[name] = max(self.extrapolated.get(name, 0.0), outside / width)
 
 
 def _lognormal(sd: float, name: int, key: RunKey, block: int) -> NDArray[np.float64]:
