@@ -158,7 +158,7 @@ def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Ope
             host=f"host.{label}.prepare", share=0.2, writes=("req_to_token[allocated:reserved]",)),
         _op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S, host=f"host.{label}.enter", share=0.4),
         _op(Phase.ENTER, "enter.gather", Kind.KERNEL, stream=F, cost="relay.gather_tokens", host=gather,
-            when=("gathered",), reads=("future_map.tokens[row]",)),
+            when=("gathered",), reads=("future_map.tokens[rows]",)),
         _op(Phase.ENTER, "enter.isolation", Kind.HOST, cost=f"host.{label}.enter", share=0.6),
     ]
 
@@ -188,8 +188,8 @@ def _decode(label: str) -> list[Operation]:
                 marks=(Mark.DRAFT, Mark.TARGET)),
         _kernel("sample", "seam.argmax", f"host.{label}.accept", 0.5),
         _kernel("publish", "dflash.publish", f"host.{label}.accept", 0.25, Kind.PUBLISH,
-                writes=("future_map.seq_lens[row]",)),
-        _kernel("stash", "dflash.stash", f"host.{label}.accept", 0.25, Kind.STASH, writes=("future_map.tokens[row]",)),
+                writes=("future_map.new_seq_lens[rows]",)),
+        _kernel("stash", "dflash.stash", f"host.{label}.accept", 0.25, Kind.STASH, writes=("future_map.tokens[rows]",)),
     ]
 
 
@@ -204,14 +204,14 @@ def _chain(label: str, algorithm: str) -> list[Operation]:
         _kernel("verify.metadata", "seam.metadata", verify, 0.85, reads=READS_VERIFY),
         _kernel("verify.graph", "graph.target.chain", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,)),
         _kernel("accept", "seam.accept", accept, 0.8),
-        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.seq_lens[row]",)),
+        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
         _kernel("extend.metadata", "seam.metadata", draft, 0.9, reads=READS_VERIFY, marks=(Mark.LAST_SHARED_READ,)),
         _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done"),
         _kernel("extend.graph", f"graph.extend.{algorithm}", draft, 0.1, Kind.GRAPH, marks=(Mark.SELF_FENCE,),
-                writes=("draft_kv",)),
+                writes=("draft_kv[0:prompt]",)),
         _kernel("extend.topk", "seam.argmax", tail, 0.15),
         _kernel("stash", "dflash.stash", tail, 0.15, Kind.STASH,
-                writes=("future_map.tokens[row]", "future_map.topk[row]", "future_map.hidden[row]")),
+                writes=("future_map.tokens[rows]", "future_map.topk[rows]", "future_map.hidden[rows]")),
     ]
 
 
@@ -231,7 +231,7 @@ def _lookup(label: str) -> list[Operation]:
         _kernel("accept", "seam.accept", accept, 0.6),
         _kernel("move", "seam.move", accept, 0.2, reads=READS_VERIFY,
                 marks=(Mark.LAST_SHARED_READ, Mark.SELF_FENCE)),
-        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.seq_lens[row]",)),
+        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
     ]
 
 
@@ -248,7 +248,7 @@ def _prefill(label: str, copies: StreamName, tail: list[Operation]) -> list[Oper
         _op(Phase.FORWARD, "prefill.target", Kind.KERNEL, stream=F, cost="prefill.target",
             host="host.prefill.target", marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",)),
         _op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=F, cost="dflash.publish",
-            writes=("future_map.seq_lens[row]",)),
+            writes=("future_map.new_seq_lens[rows]",)),
         *tail,
         *_closing(label, copies, []),
     ]
@@ -288,8 +288,8 @@ def programs(engine: str, label: str, copies: StreamName, changed: list[Operatio
     for algorithm, description in DESCRIPTIONS.items():
         host_known = algorithm == "none"
         lookup = algorithm == "ngram"
-        stash = _kernel("stash", "dflash.stash", "call.launch", 1.0, Kind.STASH, writes=("future_map.tokens[row]",))
-        extend = _kernel("prefill.extend", "prefill.append", f"host.{label}.tail", 1.0, writes=("draft_kv",))
+        stash = _kernel("stash", "dflash.stash", "call.launch", 1.0, Kind.STASH, writes=("future_map.tokens[rows]",))
+        extend = _kernel("prefill.extend", "prefill.append", f"host.{label}.tail", 1.0, writes=("draft_kv[0:prompt]",))
         tail = [] if lookup else [stash] if host_known else [extend, stash]
         forward = _decode(label) if host_known else _lookup(label) if lookup else _chain(label, algorithm)
         update = [_op(Phase.QUEUE, "corpus.update", Kind.HOST, cost="host.ngram.update")] if lookup else []

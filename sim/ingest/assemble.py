@@ -31,6 +31,8 @@ class Totals:
     value: NDArray[np.float64]
     status: str
     source: str
+    #: relative standard error
+    error: float = 0.0
 
 
 def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[Operation]:
@@ -113,38 +115,55 @@ def host_costs(
     """Every section's host cost over the batch.
 
     The deflated traces say how a group's unprofiled total divides into sections (linear in the batch between the
-    traces); the total itself is exact. Sections without a total keep their deflated time.
+    traces); the total itself is exact. Sections without a total keep their deflated time. ``boot_sd`` is what the
+    uncertainty of the removed profiling leaves in a section, with the spread of its total.
     """
+    central = _sections_over_batches(engine, inflation, totals, graph_call)
+    variance = {s: (totals[g].error if g in totals else 0.0) ** 2 for s, (_, g) in central.items()}
+    for kind, spread in inflation.spread.items():
+        moved = _sections_over_batches(engine, inflation.moved(kind, spread), totals, graph_call)
+        for s, (value, _) in moved.items():
+            variance[s] += float(np.mean(value / central[s][0] - 1)) ** 2
+    names = ", ".join(_file(p) for p in engine)
+    costs = {}
+    for s, (value, group) in central.items():
+        if group in totals:
+            status, source = totals[group].status, f"{totals[group].source}; divided as in {names}"
+        else:
+            status = "scaled"
+            source = f"{names}, profiling removed per recorded operator and call; no unprofiled timing covers it"
+        costs[host_cost(s, label)] = Cost(
+            value=rounded(value), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
+            boot_sd=round(float(np.sqrt(variance[s])), 3), status=status, source=source,  # type: ignore[arg-type]
+        )
+    return costs
+
+
+def _sections_over_batches(
+    engine: list[Pieces], inflation: Inflation, totals: dict[str, Totals], graph_call: float
+) -> dict[str, tuple[NDArray[np.float64], str]]:
+    """For each section its µs over :data:`BATCHES`, and its group ("" without)."""
     batches = [p.traced.batch for p in engine]
     traced = [_by_section(p, inflation, graph_call) for p in engine]
     sections = sorted({s for t in traced for s in t})
     deflated = {
         s: _over_batches(batches, [sum(t[s].values()) if s in t else None for t in traced]) for s in sections
     }
-    names = ", ".join(_file(p) for p in engine)
-    costs = {}
-    grouped: set[str] = set()
-    for group, members in GROUPS.items():
-        present = [s for s in members if s in deflated]
-        if group not in totals or not present:
-            continue
-        whole = sum(deflated[s] for s in present)
-        for s in present:
-            grouped.add(s)
-            value = totals[group].value * deflated[s] / whole
-            costs[host_cost(s, label)] = Cost(
-                value=_rounded(value), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
-                status=totals[group].status,  # type: ignore[arg-type]
-                source=f"{totals[group].source}; divided as in {names}",
-            )
+    group_of = {s: group for group, members in GROUPS.items() if group in totals for s in members}
+    found = {}
     for s in sections:
-        if s not in grouped:
-            costs[host_cost(s, label)] = Cost(
-                value=_rounded(deflated[s]), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
-                status="scaled",
-                source=f"{names}, profiling removed per recorded operator and call; no unprofiled timing covers it",
-            )
-    return costs
+        group = group_of.get(s, "")
+        if group:
+            whole = sum(deflated[member] for member in GROUPS[group] if member in deflated)
+            found[s] = (totals[group].value * deflated[s] / whole, group)
+        else:
+            found[s] = (deflated[s], group)
+    return found
+
+
+#: relative uncertainty of a device duration read off a trace (the profiler adds up to half a microsecond to the gap
+#: between kernels); what all iterations of an engine share is made good by a graph fitted on whole cycles
+TRACED_SD = 0.01
 
 
 def device_costs(engine: list[Pieces], skip: set[str]) -> dict[str, Cost]:
@@ -163,6 +182,7 @@ def device_costs(engine: list[Pieces], skip: set[str]) -> dict[str, Cost]:
             value=values if len(batches) > 1 else values[0],
             batch=batches if len(batches) > 1 else None,
             valid_range={"batch": (batches[0], batches[-1])},
+            boot_sd=TRACED_SD,
             status="measured",
             source=f"{names}: median over iterations, gap to the next kernel of the stream included",
         )
@@ -174,7 +194,7 @@ def _over_batches(batches: list[int], values: list[float | None]) -> NDArray[np.
     return np.interp(BATCHES, [b for b, _ in known], [v for _, v in known])
 
 
-def _rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
+def rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(v), 2) for v in values)
 
 

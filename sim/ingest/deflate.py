@@ -6,7 +6,7 @@ all traces of one machine; the state is the boot's (see :mod:`sim.ingest.host_st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ KINDS = ("operator", "launch", "event", "minor")
 #: fit on the H200 data set rounded (operators 1.0, launches and copies 6, event calls 2, queries 1)
 DEFAULT_AMOUNT = {"operator": 1.0, "launch": 6.0, "event": 2.0, "minor": 1.0}
 DEFAULT_SPREAD = {"operator": 0.35, "launch": 0.25, "event": 0.5, "minor": 0.35}
-#: log spread of the state of a trace around 1.1, wide enough for every state seen (0.95 to 1.95)
-STATE_PRIOR = (float(np.log(1.1)), 0.25)
+#: log state of a trace: around 1, wide enough for every state seen (0.83 to 1.6 of the median)
+STATE_PRIOR = (0.0, 0.25)
 #: no stretch is deflated below this share of its traced time: amounts are averages
 FLOOR = 0.25
 #: relative error of one traced section
@@ -67,6 +67,10 @@ class Inflation:
     #: state of each trace
     states: dict[str, float]
     fitted: bool
+
+    def moved(self, kind: str, by: float) -> Inflation:
+        """The same with one amount a relative ``by`` larger."""
+        return replace(self, amount=self.amount | {kind: self.amount[kind] * (1 + by)})
 
     def deflate(self, stretch: Stretch, state: float) -> float:
         """Unprofiled µs at host state 1."""

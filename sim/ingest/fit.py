@@ -41,6 +41,8 @@ def cycle_line(cycles: NDArray[np.float64], context: NDArray[np.float64]) -> Lin
         residual = cycles - (intercept + slope * context)
         mad = float(np.median(np.abs(residual - np.median(residual))))
         keep = np.abs(residual) < 6 * max(mad, 1e-9)
+    # The slope is that of usual iterations; the level is that of all of them, as a run's mean contains them all.
+    intercept = float(np.mean(cycles) - slope * np.mean(context))
     residual = cycles[keep] - (intercept + slope * context[keep])
     level = float(np.mean(cycles))
     sd = float(np.std(residual, ddof=2))

@@ -5,8 +5,9 @@ boot at one concurrency ``c``):
 
     log y(s, r) = log(b0(s) + b1(s)·c) + log state(r)
 
-``state`` is identified by the gauge, a short section of fixed work (``b1 = 0``). The level is set so that the
-tenth percentile of the states is 1: costs are stated for a host in its fast state, as most rows are close to it.
+Growth with the batch that all sections share could be either the sections' or the states'. It is given to the
+sections: a machine's state is taken not to depend on the load (the states have no trend over ``c``). The level is
+set so that the median state is 1: costs are those of a typical boot.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from scipy.optimize import least_squares
 
 #: residuals beyond about twice this relative size count linearly, so a burst in one section does not move a row
 ROBUST_SCALE = 0.05
-LEVEL_QUANTILE = 0.10
+#: how strictly the states are held free of a trend over the batch (log units over the range of batches)
+TREND = 0.005
 
 
 @dataclass(frozen=True)
@@ -44,23 +46,20 @@ def fit_states(
     Args:
         concurrency: batch of each row.
         sections: medians (µs) of each section in each row; NaN where a row's figure contains a wait.
-        gauge: name of the section of fixed work.
+        gauge: name of a section that every row has, to start from.
     """
     rows = len(concurrency)
     names = sorted(sections)
-    slopes = [n for n in names if n != gauge]
-    start_states = sections[gauge] / np.nanquantile(sections[gauge], LEVEL_QUANTILE)
-    start = [np.log(start_states)]
-    for name in names:
-        level = np.nanmedian(sections[name] / start_states)
-        start.append(np.array([np.log(level)]))
-    start.append(np.full(len(slopes), -4.0))
-    x0 = np.concatenate(start)
+    start_states = sections[gauge] / np.nanmedian(sections[gauge])
+    levels = [np.log(np.nanmedian(sections[name] / start_states)) for name in names]
+    x0 = np.concatenate([np.log(start_states), levels, np.full(len(names), -4.0)])
+    centred = concurrency - concurrency.mean()
+    trend = centred * np.ptp(concurrency) / max(float(centred @ centred), 1e-9)
 
     def unpack(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], dict[str, tuple[float, float]]]:
         base = {name: float(np.exp(x[rows + i])) for i, name in enumerate(names)}
-        slope = {name: float(np.exp(x[rows + len(names) + i])) for i, name in enumerate(slopes)}
-        return x[:rows], {n: (base[n], base[n] * slope.get(n, 0.0)) for n in names}
+        slope = {name: float(np.exp(x[rows + len(names) + i])) for i, name in enumerate(names)}
+        return x[:rows], {n: (base[n], base[n] * slope[n]) for n in names}
 
     def residuals(x: NDArray[np.float64]) -> NDArray[np.float64]:
         states, fitted = unpack(x)
@@ -68,12 +67,12 @@ def fit_states(
             np.log(values) - np.log(fitted[name][0] + fitted[name][1] * concurrency) - states
             for name, values in sorted(sections.items())
         ]
-        flat = np.concatenate(parts)
+        flat = np.concatenate([*parts, [float(trend @ states) * ROBUST_SCALE / TREND]])
         return np.where(np.isnan(flat), 0.0, flat)
 
     solution = least_squares(residuals, x0, loss="soft_l1", f_scale=ROBUST_SCALE)
     log_states, fitted = unpack(solution.x)
-    level = float(np.quantile(log_states, LEVEL_QUANTILE))
+    level = float(np.median(log_states))
     known = sum(int(np.isfinite(v).sum()) for v in sections.values())
     spare = max(1, known - len(x0))
     return HostStates(

@@ -43,6 +43,8 @@ class Pieces:
     policy: dict[str, Stretch] = field(default_factory=dict)
     policy_device: dict[str, float] = field(default_factory=dict)
     folded: list[str] = field(default_factory=list)
+    #: the template row of each entry
+    rows: list[Row | None] = field(default_factory=list)
 
     def section(self, name: str) -> Stretch:
         """Traced host time of the program's operations of a section."""
@@ -58,7 +60,7 @@ def device_time(entry: Entry) -> float:
 def read(traced: TracedProgram, template: Template) -> Pieces:
     """Assigns every entry to an operation, to a policy, or folds it into the operation that follows."""
     rows = align(template, [(e.kind, e.label) for e in traced.entries])
-    out = Pieces(traced, template)
+    out = Pieces(traced, template, rows=rows)
     carried, carried_device = EMPTY, 0.0
     for entry, row in zip(traced.entries, rows, strict=True):
         gap, call = gap_of(entry), call_of(entry)

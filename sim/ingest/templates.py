@@ -152,7 +152,7 @@ def _until_forward(v15: bool) -> list[Row]:
         Row("record", "", "fold", section="enter"),
         Row("wait", "", "keep", "enter.join", Phase.ENTER, "enter", Kind.WAIT, _F, on=_SCHEDULE_STREAM),
         Row("launch", "index_elementwise", "keep", "enter.tokens", Phase.ENTER, "gather_tokens", Kind.KERNEL, _F,
-            "relay.gather_tokens", when=("gathered",), reads=("future_map.verified_id[row]",)) if v15 else None,
+            "relay.gather_tokens", when=("gathered",), reads=("future_map.verified_id[rows]",)) if v15 else None,
         Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST),
         Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST),
         Row("record", "", "keep", "enter.isolation", Phase.ENTER, "enter", Kind.HOST) if v15 else None,
@@ -196,7 +196,7 @@ def _forward(v15: bool) -> list[Row]:
         _kernel("_lab_inc", "accept.count", "accept"),
         _kernel("accept_bonus", "accept.accept", "accept"),
         _kernel("index_elementwise", "publish", "publish", operation=Kind.PUBLISH,
-                writes=("future_map.seq_lens[row]",)),
+                writes=("future_map.new_seq_lens[rows]",)),
         _policy("record", section="publish"),
         _kernel("gemm|nvjet|cutlass", "append.project", "tail"),
         _kernel("RMSNorm", "append.norm", "tail"),
@@ -204,11 +204,11 @@ def _forward(v15: bool) -> list[Row]:
         _kernel("fused_norm_rope", "append.rope", "tail"),
         *(
             _kernel("set_kv_buffer", f"append.store_{layer}", "tail", cost="dflash.append.store",
-                    marks=fence if v15 and layer == 4 else (), writes=(f"draft_kv[{layer}]",))
+                    marks=fence if v15 and layer == 4 else (), writes=(f"draft_kv.{layer}[seq:seq+B]",))
             for layer in range(5)
         ),
     ]
-    stash = ("future_map.verified_id[row]",)
+    stash = ("future_map.verified_id[rows]",)
     if v15:
         rows += [
             _kernel("elementwise", "stash.cast", "tail"),
