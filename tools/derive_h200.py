@@ -36,7 +36,7 @@ from sim.ingest.assemble import BATCHES, Totals  # noqa: E402
 from sim.ingest.deflate import EMPTY, Inflation, Known, Stretch, fit_inflation  # noqa: E402
 from sim.ingest.files import write_profile, write_program  # noqa: E402
 from sim.ingest.host_state import HostStates  # noqa: E402
-from sim.ingest.iterations import fold  # noqa: E402
+from sim.ingest.iterations import fold, split  # noqa: E402
 from sim.ingest.kineto import read_trace  # noqa: E402
 from sim.ingest.pieces import Pieces, read  # noqa: E402
 from sim.ingest.templates import TEMPLATES  # noqa: E402
@@ -72,11 +72,11 @@ FIRST_ITERATION = {
     "trace_0.5.14_default_c1.json.gz": 43, "trace_0.5.14_plan_stream_c32.json.gz": 17,
 }
 PROMPT = 128.0
-GRAPHS = {"graph.target", "graph.draft.v0515", "graph.draft.v0514"}
+GRAPHS = {"graph.target", "graph.target.v0514", "graph.draft.v0515", "graph.draft.v0514"}
 BLOCK = 16
 #: relative uncertainty of a draft graph: the newer release's is made good by the target graph, which is fitted on
 #: the whole; the older one's profiling inflation and interpolation stay in a prediction
-GRAPH_SD = {NEW: 0.003, OLD: 0.018}
+GRAPH_SD = {NEW: 0.003, OLD: 0.015}
 
 
 #: the older release's own arithmetic of a safe upper bound
@@ -282,7 +282,10 @@ def cycle_lines(data: Data) -> list[fit.Line]:
 
 
 #: products of the rows with large weights: bound by the weights first, by arithmetic later, as all layers are
-MATRIX_PRODUCTS = ("dflash.head.gemm", "dflash.append.project", "dflash.append.kv_gemm")
+MATRIX_PRODUCTS = (
+    "dflash.head.gemm", "dflash.append.project", "dflash.append.kv_gemm", "dflash.append.project.v0514",
+    "dflash.append.kv_gemm.v0514",
+)
 
 
 def matrix_products(data: Data, costs: dict[str, Cost]) -> dict[str, Cost]:
@@ -344,7 +347,30 @@ def graph_costs(data: Data, costs: dict[str, Cost]) -> dict[str, Cost]:
         source="cycle_series_us.npz, 0.5.15 default, linear in the context, less draft graph and seam kernels: "
         "its forward stream never idles",
     )
+    ratio = np.interp(BATCHES, (BATCHES[0], BATCHES[-1]), target_ratios(data))
+    new = found["graph.target"]
+    found["graph.target.v0514"] = new.model_copy(
+        update={
+            "value": assemble.rounded(table(new) * ratio),
+            "per_context": tuple(round(float(s), 5) for s in np.array(new.per_context) * ratio),
+            "source": "graph.target by the ratio of the traced graphs of 0.5.14 and 0.5.15 at equal decode iterations "
+            f"({ratio[0]:.4f} at batch 1, {ratio[-1]:.4f} at 32)",
+        }
+    )
     return found
+
+
+def target_ratios(data: Data) -> list[float]:
+    """Traced target graphs of the older release over the newer's, at decode iterations both traces have."""
+    ratios = []
+    for old, new in zip(data.pieces[OLD], data.pieces[NEW], strict=True):
+        spans = []
+        for p in (old, new):
+            first = FIRST_ITERATION[Path(p.traced.trace.path).name]
+            spans.append({first + i.index: i.graphs[1] for i in split(p.traced.trace)})
+        common = sorted(spans[0].keys() & spans[1].keys())
+        ratios.append(float(np.mean([spans[0][k] / spans[1][k] for k in common])))
+    return ratios
 
 
 # -- what policies insert, and machine constants --------------------------------------------------------------
@@ -537,6 +563,7 @@ def prefill(engine: str) -> list[Operation]:
     """Prefill of DFLASH (semantics 1.10, 2.7): the host builds device tensors from lists after the target forward
     was enqueued, which waits for it."""
     label = LABEL[engine]
+    own = "" if engine == NEW else f".{label}"
     f, s = StreamName.FORWARD, StreamName.SCHEDULE
     copies = StreamName.COPY if engine == NEW else f
 
@@ -548,18 +575,18 @@ def prefill(engine: str) -> list[Operation]:
         op(Phase.SCHEDULE, "schedule", Kind.HOST, cost=f"host.{label}.schedule"),
         op(Phase.PREPARE, "prefill.prepare", Kind.HOST, cost="host.prefill.prepare"),
         op(Phase.PREPARE, "prefill.write_rows", Kind.KERNEL, stream=s, cost="prefill.write_rows",
-           writes=("req_to_token[0:prompt]",)),
+           writes=("req_to_token[0:prompt]", "allocator")),
         op(Phase.ENTER, "enter.join", Kind.WAIT, stream=f, on=s),
         op(Phase.ENTER, "prefill.enter", Kind.HOST, cost="host.prefill.enter"),
         op(Phase.FORWARD, "prefill.input_ids", Kind.COPY, stream=f, cost="prefill.input_ids", direction="h2d"),
         op(Phase.FORWARD, "prefill.target", Kind.KERNEL, stream=f, cost="prefill.target", host="host.prefill.target",
-           marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",)),
-        op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=f, cost="dflash.publish",
+           marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",), writes=("kv[0:prompt]",)),
+        op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=f, cost=f"dflash.publish{own}",
            writes=("future_map.new_seq_lens[rows]",)),
         op(Phase.FORWARD, "prefill.lists_to_device", Kind.SYNCHRONIZE, on=f),
         op(Phase.FORWARD, "prefill.append", Kind.KERNEL, stream=f, cost="prefill.append",
            host=f"host.{label}.tail", share=0.9, writes=("draft_kv[0:prompt]",)),
-        op(Phase.FORWARD, "stash", Kind.STASH, stream=f, cost="dflash.stash", host=f"host.{label}.tail", share=0.1,
+        op(Phase.FORWARD, "stash", Kind.STASH, stream=f, cost=f"dflash.stash{own}", host=f"host.{label}.tail", share=0.1,
            writes=("future_map.verified_id[rows]",)),
     ]
     if engine == NEW:
@@ -569,7 +596,8 @@ def prefill(engine: str) -> list[Operation]:
         op(Phase.COPY, "copy_done", Kind.RECORD, stream=copies, event="copy_done"),
         op(Phase.COPY, "copy.finish", Kind.HOST, cost=f"host.{label}.copy", share=0.5),
         op(Phase.QUEUE, "queue", Kind.HOST, cost=f"host.{label}.queue"),
-        op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process"),
+        op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process", stream=s,
+           writes=("req_to_token[0:prompt]", "allocator")),
     ]
     return ops
 

@@ -155,7 +155,7 @@ def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Ope
         _op(Phase.PREPARE, "prepare.lengths", Kind.COPY, stream=PREP, cost="dflash.prepare.lengths",
             host=f"host.{label}.prepare", share=0.05, direction="h2d"),
         _op(Phase.PREPARE, "prepare.assign", Kind.KERNEL, stream=PREP, cost="dflash.prepare.assign",
-            host=f"host.{label}.prepare", share=0.2, writes=("req_to_token[allocated:reserved]",)),
+            host=f"host.{label}.prepare", share=0.2, writes=("req_to_token[allocated:committed+2B]", "allocator")),
         _op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S, host=f"host.{label}.enter", share=0.4),
         _op(Phase.ENTER, "enter.gather", Kind.KERNEL, stream=F, cost="relay.gather_tokens", host=gather,
             when=("gathered",), reads=("future_map.tokens[rows]",)),
@@ -163,7 +163,9 @@ def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Ope
     ]
 
 
-def _closing(label: str, copies: StreamName, before_queue: list[Operation]) -> list[Operation]:
+def _closing(
+    label: str, copies: StreamName, before_queue: list[Operation], rewrites: tuple[str, ...] = ()
+) -> list[Operation]:
     copy = f"host.{label}.copy"
     join = [_op(Phase.COPY, "copy.join", Kind.WAIT, stream=copies, on=F, host=copy, share=0.2)]
     return [
@@ -174,7 +176,8 @@ def _closing(label: str, copies: StreamName, before_queue: list[Operation]) -> l
         _op(Phase.COPY, "copy.finish", Kind.HOST, cost=copy, share=0.3),
         *before_queue,
         _op(Phase.QUEUE, "queue", Kind.HOST, cost=f"host.{label}.queue"),
-        _op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process"),
+        _op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process", stream=S,
+            writes=(*rewrites, "allocator")),
     ]
 
 
@@ -182,10 +185,10 @@ def _decode(label: str) -> list[Operation]:
     """Non-speculative decode (semantics 1.4): metadata, graph, sample, publish, stash."""
     return [
         _kernel("decode.metadata", "seam.metadata", f"host.{label}.verify", 0.8,
-                marks=(Mark.LAST_SHARED_READ,), reads=("req_to_token[0:seq]",)),
-        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done"),
+                reads=("req_to_token[0:seq]",)),
+        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done", marks=(Mark.LAST_SHARED_READ,)),
         _kernel("decode.graph", "graph.decode", f"host.{label}.verify", 0.1, Kind.GRAPH,
-                marks=(Mark.DRAFT, Mark.TARGET)),
+                marks=(Mark.DRAFT, Mark.TARGET), writes=("kv[seq]",)),
         _kernel("sample", "seam.argmax", f"host.{label}.accept", 0.5),
         _kernel("publish", "dflash.publish", f"host.{label}.accept", 0.25, Kind.PUBLISH,
                 writes=("future_map.new_seq_lens[rows]",)),
@@ -202,13 +205,14 @@ def _chain(label: str, algorithm: str) -> list[Operation]:
         _kernel("draft.graph", f"graph.draft.{algorithm}", draft, 0.1, Kind.GRAPH, marks=(Mark.DRAFT,)),
         _kernel("tree", "seam.tree", verify, 0.15),
         _kernel("verify.metadata", "seam.metadata", verify, 0.85, reads=READS_VERIFY),
-        _kernel("verify.graph", "graph.target.chain", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,)),
+        _kernel("verify.graph", "graph.target.chain", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,),
+                writes=("kv[seq:seq+B]",)),
         _kernel("accept", "seam.accept", accept, 0.8),
         _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
-        _kernel("extend.metadata", "seam.metadata", draft, 0.9, reads=READS_VERIFY, marks=(Mark.LAST_SHARED_READ,)),
-        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done"),
+        _kernel("extend.metadata", "seam.metadata", draft, 0.9, reads=READS_VERIFY),
+        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done", marks=(Mark.LAST_SHARED_READ,)),
         _kernel("extend.graph", f"graph.extend.{algorithm}", draft, 0.1, Kind.GRAPH, marks=(Mark.SELF_FENCE,),
-                writes=("draft_kv[0:prompt]",)),
+                writes=("draft_kv[seq:seq+B]",)),
         _kernel("extend.topk", "seam.argmax", tail, 0.15),
         _kernel("stash", "dflash.stash", tail, 0.15, Kind.STASH,
                 writes=("future_map.tokens[rows]", "future_map.topk[rows]", "future_map.hidden[rows]")),
@@ -227,10 +231,11 @@ def _lookup(label: str) -> list[Operation]:
         _op(Phase.FORWARD, "tree.upload", Kind.COPY, stream=F, cost="seam.copy", direction="h2d"),
         _kernel("mask", "seam.mask", "host.ngram.mask", 1.0, marks=(Mark.DRAFT,)),
         _kernel("verify.metadata", "seam.metadata", verify, 0.9, reads=READS_VERIFY),
-        _kernel("verify.graph", "graph.target.lookup", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,)),
+        _kernel("verify.graph", "graph.target.lookup", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,),
+                writes=("kv[seq:seq+B]",)),
         _kernel("accept", "seam.accept", accept, 0.6),
         _kernel("move", "seam.move", accept, 0.2, reads=READS_VERIFY,
-                marks=(Mark.LAST_SHARED_READ, Mark.SELF_FENCE)),
+                marks=(Mark.LAST_SHARED_READ, Mark.SELF_FENCE), writes=("kv[seq:seq+B]",)),
         _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
     ]
 
@@ -241,16 +246,17 @@ def _prefill(label: str, copies: StreamName, tail: list[Operation]) -> list[Oper
         _op(Phase.SCHEDULE, "schedule", Kind.HOST, cost=f"host.{label}.schedule"),
         _op(Phase.PREPARE, "prefill.prepare", Kind.HOST, cost="host.prefill.prepare"),
         _op(Phase.PREPARE, "prefill.write_rows", Kind.KERNEL, stream=S, cost="prefill.write_rows",
-            writes=("req_to_token[0:prompt]",)),
+            writes=("req_to_token[0:prompt]", "allocator")),
         _op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S),
         _op(Phase.ENTER, "prefill.enter", Kind.HOST, cost="host.prefill.enter"),
         _op(Phase.FORWARD, "prefill.input_ids", Kind.COPY, stream=F, cost="prefill.input_ids", direction="h2d"),
         _op(Phase.FORWARD, "prefill.target", Kind.KERNEL, stream=F, cost="prefill.target",
-            host="host.prefill.target", marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",)),
+            host="host.prefill.target", marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",),
+            writes=("kv[0:prompt]",)),
         _op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=F, cost="dflash.publish",
             writes=("future_map.new_seq_lens[rows]",)),
         *tail,
-        *_closing(label, copies, []),
+        *_closing(label, copies, [], rewrites=("req_to_token[0:prompt]",)),
     ]
 
 

@@ -44,8 +44,12 @@ def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[O
         section = MERGED.get(piece.section, piece.section)
         host_name = host_cost(section, label)
         if piece.kind is Kind.HOST:
+            row = piece.row
             found.append(
-                Operation(phase=piece.phase, name=name, kind=Kind.HOST, cost=host_name, share=shares[name])
+                Operation(
+                    phase=piece.phase, name=name, kind=Kind.HOST, cost=host_name, share=shares[name],
+                    stream=row.stream if row else None, writes=row.writes if row else (),
+                )
             )
             continue
         row = piece.row

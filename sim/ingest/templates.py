@@ -142,7 +142,7 @@ def _until_forward(v15: bool) -> list[Row]:
         Row("copy", "HtoD", "keep", "prepare.allocated", Phase.PREPARE, "prepare", Kind.COPY, prep,
             "dflash.prepare.allocated", direction="h2d"),
         Row("launch", "assign_req", "keep", "prepare.assign", Phase.PREPARE, "prepare", Kind.KERNEL, prep,
-            "dflash.prepare.assign", writes=("req_to_token[allocated:committed+2B]",)),
+            "dflash.prepare.assign", writes=("req_to_token[allocated:committed+2B]", "allocator")),
         None if v15 else _policy("record", section="prepare"),
         None if v15 else _policy("wait", section="prepare"),
         _host("get_next_batch", "prepare.finish", Phase.PREPARE, "prepare"),
@@ -184,26 +184,30 @@ def _forward(v15: bool) -> list[Row]:
     last = (Mark.LAST_SHARED_READ,)
     rows += [
         _kernel("DtoD", "verify.ids", "verify", "copy", operation=Kind.COPY, direction="d2d"),
-        _kernel("DtoD", "verify.positions", "verify", "copy", operation=Kind.COPY, direction="d2d", marks=last),
+        _kernel("DtoD", "verify.positions", "verify", "copy", operation=Kind.COPY, direction="d2d",
+                marks=() if v15 else last),
     ]
     if v15:
-        rows.append(Row("record", "", "keep", "read_done", Phase.FORWARD, "verify", Kind.RECORD, _F, event="read_done"))
+        rows.append(Row("record", "", "keep", "read_done", Phase.FORWARD, "verify", Kind.RECORD, _F, event="read_done",
+                        marks=last))
     fence = (Mark.SELF_FENCE,)
+    own = "" if v15 else f".{version}"  # what follows the target ran queued in both releases, and not alike
     rows += [
-        _kernel("", "verify.graph", "verify", "graph", operation=graph, cost="graph.target", marks=(Mark.TARGET,)),
-        _kernel("reduce", "accept.argmax", "accept"),
-        _kernel("_lab_force", "accept.force", "accept"),
-        _kernel("_lab_inc", "accept.count", "accept"),
-        _kernel("accept_bonus", "accept.accept", "accept"),
-        _kernel("index_elementwise", "publish", "publish", operation=Kind.PUBLISH,
+        _kernel("", "verify.graph", "verify", "graph", operation=graph, cost=f"graph.target{own}",
+                marks=(Mark.TARGET,), writes=("kv[seq:seq+B]",)),
+        _kernel("reduce", "accept.argmax", "accept", cost=f"dflash.accept.argmax{own}"),
+        _kernel("_lab_force", "accept.force", "accept", cost=f"dflash.accept.force{own}"),
+        _kernel("_lab_inc", "accept.count", "accept", cost=f"dflash.accept.count{own}"),
+        _kernel("accept_bonus", "accept.accept", "accept", cost=f"dflash.accept.accept{own}"),
+        _kernel("index_elementwise", "publish", "publish", operation=Kind.PUBLISH, cost=f"dflash.publish{own}",
                 writes=("future_map.new_seq_lens[rows]",)),
         _policy("record", section="publish"),
-        _kernel("gemm|nvjet|cutlass", "append.project", "tail"),
-        _kernel("RMSNorm", "append.norm", "tail"),
-        _kernel("gemm|nvjet|cutlass", "append.kv_gemm", "tail"),
-        _kernel("fused_norm_rope", "append.rope", "tail"),
+        _kernel("gemm|nvjet|cutlass", "append.project", "tail", cost=f"dflash.append.project{own}"),
+        _kernel("RMSNorm", "append.norm", "tail", cost=f"dflash.append.norm{own}"),
+        _kernel("gemm|nvjet|cutlass", "append.kv_gemm", "tail", cost=f"dflash.append.kv_gemm{own}"),
+        _kernel("fused_norm_rope", "append.rope", "tail", cost=f"dflash.append.rope{own}"),
         *(
-            _kernel("set_kv_buffer", f"append.store_{layer}", "tail", cost="dflash.append.store",
+            _kernel("set_kv_buffer", f"append.store_{layer}", "tail", cost=f"dflash.append.store{own}",
                     marks=fence if v15 and layer == 4 else (), writes=(f"draft_kv.{layer}[seq:seq+B]",))
             for layer in range(5)
         ),
@@ -220,7 +224,7 @@ def _forward(v15: bool) -> list[Row]:
                 marks=fence),
             # the result copies follow on the same stream, with a longer gap than a kernel's
             _kernel("index_elementwise", "stash", "tail", operation=Kind.STASH, writes=stash,
-                    cost="dflash.stash_before_copy"),
+                    cost=f"dflash.stash{own}"),
         ]
     return rows
 
@@ -239,7 +243,9 @@ def _after_forward(v15: bool) -> list[Row]:
         # the wait for the previous result belongs to the loop; what precedes it is queueing
         Row("open", "process_batch", "fold", section="queue"),
         _policy("synchronize", section="process", before="queue", before_phase=Phase.QUEUE, before_section="queue"),
-        _host("process_batch", "process", Phase.PROCESS, "process"),
+        # frees of finished requests are small kernels on the schedule stream
+        Row("close", "process_batch", "keep", "process", Phase.PROCESS, "process", Kind.HOST, _SCHEDULE_STREAM,
+            writes=("allocator",)),
         _host("^iteration$", "receive", Phase.RECEIVE, "receive"),
     ]
     return [r for r in rows if r is not None]
