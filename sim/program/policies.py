@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
 from sim.program.step_program import Fact
+
+if TYPE_CHECKING:
+    from sim.config.resolve import Resolved
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,23 @@ class Policies:
     overlap: bool
     platform: PlatformSemantics
     pinned: bool
+
+
+def policies_of(resolved: Resolved) -> Policies:
+    """The policies of a resolved scenario; the synchronous loop has none of the overlapped ones."""
+    s = resolved.scenario
+    assert s.platform is not None
+    assert s.host_lengths is not None
+    return Policies(
+        relay=s.relay or Relay.UNIFIED,
+        host_lengths=HostLengths(s.host_lengths),
+        barrier=s.barrier or Barrier.UNGUARDED,
+        placement=BarrierPlacement(s.barrier_placement),
+        prep_stream=s.prep_stream or PrepStream.SCHEDULE,
+        overlap=s.overlap,
+        platform=replace(PLATFORMS[s.platform], private_d2h_stream=s.d2h_stream != "schedule"),
+        pinned=s.pinned,
+    )
 
 
 @dataclass(frozen=True, slots=True)
