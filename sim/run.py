@@ -21,6 +21,7 @@ from sim.config.resolve import Resolved
 from sim.config.scenario import ListedLengths, LogNormal, MatchExpected, TruncatedGeometric
 from sim.config.scenario import PerPosition as PerPositionKeys
 from sim.errors import InputError, Problem
+from sim.hazards.check import HazardCheck, merged
 from sim.loops import Loop
 from sim.loops.steps import Steps
 from sim.machine.clients import Inbox, closed_loop, open_loop
@@ -41,7 +42,7 @@ from sim.spec.acceptance import (
     RecordedAcceptance,
     geometric_probability,
 )
-from sim.stats.intervals import mean_interval, new_boot_interval, standard_deviation
+from sim.stats.intervals import mean_interval, new_boot_interval, next_run_half_width
 from sim.stats.tally import Tally
 from sim.trace import chrome
 from sim.trace.metrics import FEWEST, RunBooks
@@ -49,7 +50,7 @@ from sim.trace.record import CAUSES
 from sim.trace.recorder import Recorder
 from sim.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
-#: relative uncertainty a cost carries into `pi95` by its status, unless its own boot_sd says more. The figures
+#: relative uncertainty a cost carries into `pi95` by its status, unless it states a boot_sd of its own. The figures
 #: are judgements, stated in docs/model.md: an assumed cost may well be off by a fifth.
 STATUS_SD = {"measured": 0.0, "fitted": 0.0, "exact": 0.0, "scaled": 0.05, "published": 0.1, "assumed": 0.2}
 #: additional relative uncertainty of a cost used one width of its valid range outside it (less when nearer)
@@ -68,19 +69,25 @@ def simulate(
     until: float | None = None,
     trace: Path | None = None,
     new_boots: bool = True,
+    hazards: bool = True,
 ) -> RunResult:
     """Runs a resolved scenario.
 
     ``until``: go on replicating until the half-width of the throughput's ``ci95`` is at most this share of it.
     ``trace``: write the first replication there as Chrome/Perfetto JSON (gzipped if it ends in .gz).
     ``new_boots``: also run at other host states, which ``pi95`` needs; without, ``pi95`` is None.
-    Raises InputError when ``until`` is set and the run is too short for a cycle or the replications run out.
+    ``hazards``: check every replication's shared accesses; without, the result's ``hazards`` is None.
+    Raises InputError when ``until`` is set and the run is too short for a cycle or the replications run out,
+    WaitError when the step program waits for an event that nothing records.
     """
     began = time.perf_counter()
     scenario = resolved.scenario
     wanted = scenario.run.replications
     recorder = None if trace is None else Recorder()
-    runs = [Replication(resolved, r, recorder=recorder if r == 0 else None).run() for r in range(wanted)]
+    runs = [
+        Replication(resolved, r, recorder=recorder if r == 0 else None, hazards=hazards).run()
+        for r in range(wanted)
+    ]
     if until is not None:
         _refuse_short(runs, resolved)
         while not _narrow(runs, until):
@@ -93,7 +100,7 @@ def simulate(
                         "Ask for a wider interval or simulate more requests.",
                     )
                 )
-            runs.append(Replication(resolved, len(runs)).run())
+            runs.append(Replication(resolved, len(runs), hazards=hazards).run())
     nodes = _at_other_host_states(resolved) if new_boots else None
     result = _result(resolved, runs, nodes, time.perf_counter() - began)
     if trace is not None and recorder is not None:
@@ -115,7 +122,12 @@ class Replication:
     """One run of the workload. ``host_factor`` multiplies every host cost (a boot's host state)."""
 
     def __init__(
-        self, resolved: Resolved, index: int, host_factor: float = 1.0, recorder: Recorder | None = None
+        self,
+        resolved: Resolved,
+        index: int,
+        host_factor: float = 1.0,
+        recorder: Recorder | None = None,
+        hazards: bool = False,
     ):
         scenario = resolved.scenario
         self.resolved = resolved
@@ -128,8 +140,19 @@ class Replication:
             Scales(scenario.host_scale * host_factor, scenario.device_scale),
             key,
         )
-        self.machine = Machine(self.env, self.costs, recorder)
-        self.expander = Expander(resolved.program, policies_of(resolved), scenario.serving.page_size)
+        policies = policies_of(resolved)
+        self.hazards = (
+            HazardCheck(
+                self.block_size,
+                scenario.serving.max_running_requests,
+                scenario.serving.page_size,
+                policies.barrier is Barrier.READ_DONE,
+            )
+            if hazards
+            else None
+        )
+        self.machine = Machine(self.env, self.costs, recorder, self.hazards)
+        self.expander = Expander(resolved.program, policies, scenario.serving.page_size)
         self.steps = Steps(self.machine, self.expander, scenario.serving.graph_batches, self.block_size)
         assert isinstance(scenario.serving.min_free_slots, int)
         self.scheduler = BatchScheduler(
@@ -152,7 +175,7 @@ class Replication:
 
     def run(self) -> Replication:
         """Simulates to the last completion; returns itself."""
-        loop = Loop(self.machine, self.scheduler, self.steps, self)
+        loop = Loop(self.machine, self.scheduler, self.steps, self, self.hazards)
         self._start_clients()
         host = loop.overlapped() if self.resolved.scenario.overlap else loop.synchronous()
         self.env.run(until=self.env.process(host))
@@ -325,8 +348,8 @@ def _estimate(
     if at_nodes is None:
         return Estimate(mean, mean_interval(known))
     ratios = [v / known[0] for v in at_nodes if v is not None]
-    luck = standard_deviation(known) / mean
-    pi = new_boot_interval(mean, ratios, math.hypot(other_sd, luck))
+    luck = next_run_half_width(known) / mean
+    pi = new_boot_interval(mean, ratios, other_sd, luck)
     return Estimate(mean, mean_interval(known), pi)
 
 
@@ -394,7 +417,7 @@ def _result(
         critical_side=side,
         cost_share_by_status=shares,
         extrapolated=extrapolated,
-        hazards=None,
+        hazards=_findings(runs),
         iterations=decodes,
         prefill_iterations=sum(b.prefill_iterations for b in books),
         mean_context=_ratio(contexts, cycles.count, 3),
@@ -408,6 +431,11 @@ def _result(
             "cycle_us_at_factors": [None if r.cycle is None else round(r.cycle, 4) for r in others],
         },
     )
+
+
+def _findings(runs: Sequence[Replication]) -> list[dict[str, Any]] | None:
+    checks = [r.hazards for r in runs if r.hazards is not None]
+    return merged(checks) if checks else None
 
 
 def _critical_side(idle: Sequence[int], exposed: int, blocked: int, forward: int, host: int) -> str | None:
@@ -459,7 +487,7 @@ def _shares(
     for spent, of, weight in ((device, device_total, 1 - exposed_share), (host, host_total, exposed_share)):
         for name, value in spent.items():
             cost = resolved.profile.costs[name]
-            sd = max(cost.boot_sd, STATUS_SD[cost.status])
+            sd = cost.boot_sd or STATUS_SD[cost.status]
             outside = min(first.costs.extrapolated.get(name, 0.0), 1.0)
             sd = math.hypot(sd, EXTRAPOLATION_SD * outside)
             variance += (weight * value / of * sd) ** 2 if of else 0.0
