@@ -35,7 +35,7 @@ from sim.ingest import assemble, fit  # noqa: E402
 from sim.ingest.assemble import BATCHES, Totals  # noqa: E402
 from sim.ingest.deflate import EMPTY, Inflation, Known, Stretch, fit_inflation  # noqa: E402
 from sim.ingest.files import write_profile, write_program  # noqa: E402
-from sim.ingest.host_state import HostStates  # noqa: E402
+from sim.ingest.host_state import HostStates, state_quantiles  # noqa: E402
 from sim.ingest.iterations import fold, split  # noqa: E402
 from sim.ingest.kineto import read_trace  # noqa: E402
 from sim.ingest.pieces import Pieces, read  # noqa: E402
@@ -76,7 +76,7 @@ GRAPHS = {"graph.target", "graph.target.v0514", "graph.draft.v0515", "graph.draf
 BLOCK = 16
 #: relative uncertainty of a draft graph: the newer release's is made good by the target graph, which is fitted on
 #: the whole; the older one's profiling inflation and interpolation stay in a prediction
-GRAPH_SD = {NEW: 0.003, OLD: 0.015}
+GRAPH_SD = {NEW: 0.003, OLD: 0.014}
 
 
 #: the older release's own arithmetic of a safe upper bound
@@ -491,10 +491,10 @@ def host_state(data: Data) -> HostState:
             host = np.array([i.host for i in p.traced.iterations])
             spread.append(1.4826 * float(np.median(np.abs(host / np.median(host) - 1))))
     return HostState(
-        quantiles={str(q): round(float(np.quantile(every, q)), 3) for q in at},
+        quantiles=state_quantiles(every, at),
         within_sd=round(float(np.median(spread)), 3),
         source=f"cycles.csv, {len(every)} steady rows of both engines: one factor a row over all sections, "
-        " level 1 the median of each engine, no trend over the batch; within a run: median absolute "
+        " level 1 the median of each engine, no trend over the batch; lognormal with a spread on each side of the median; within a run: median absolute "
         "deviation of the traced host time of an iteration",
     )
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.config.profile import Cost
-from sim.ingest.deflate import Inflation
+from sim.ingest.deflate import SECTION_ERROR, Inflation
 from sim.ingest.pieces import Piece, Pieces
 from sim.program.step_program import Kind, Operation, Phase
 
@@ -120,10 +120,11 @@ def host_costs(
 
     The deflated traces say how a group's unprofiled total divides into sections (linear in the batch between the
     traces); the total itself is exact. Sections without a total keep their deflated time. ``boot_sd`` is what the
-    uncertainty of the removed profiling leaves in a section, with the spread of its total.
+    uncertainty of the removed profiling leaves in a section, with the spread of its total and the error of any
+    one traced section.
     """
     central = _sections_over_batches(engine, inflation, totals, graph_call)
-    variance = {s: (totals[g].error if g in totals else 0.0) ** 2 for s, (_, g) in central.items()}
+    variance = {s: (totals[g].error if g in totals else 0.0) ** 2 + SECTION_ERROR**2 for s, (_, g) in central.items()}
     for kind, spread in inflation.spread.items():
         moved = _sections_over_batches(engine, inflation.moved(kind, spread), totals, graph_call)
         for s, (value, _) in moved.items():

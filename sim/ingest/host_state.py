@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
+from scipy.stats import norm
 
 #: residuals beyond about twice this relative size count linearly, so a burst in one section does not move a row
 ROBUST_SCALE = 0.05
@@ -80,3 +81,16 @@ def fit_states(
         sections={n: (b0 * np.exp(level), b1 * np.exp(level)) for n, (b0, b1) in fitted.items()},
         residual_sd=float(np.sqrt(np.sum(residuals(solution.x) ** 2) / spare)),
     )
+
+
+def state_quantiles(states: NDArray[np.float64], at: tuple[float, ...]) -> dict[str, float]:
+    """Quantiles of a new boot's state, relative to the median.
+
+    A few dozen rows say too little about tails to read quantiles off them, and slow states reach further than fast
+    ones: a lognormal with one spread below the median and another above it, each the root mean square there.
+    """
+    logs = np.log(states / np.median(states))
+    below = float(np.sqrt(np.mean(logs[logs <= 0] ** 2)))
+    above = float(np.sqrt(np.mean(logs[logs >= 0] ** 2)))
+    z = norm.ppf(at)
+    return {str(p): round(float(np.exp(v * (below if v < 0 else above))), 3) for p, v in zip(at, z, strict=True)}
