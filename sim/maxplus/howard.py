@@ -63,7 +63,7 @@ def _upstream(arcs: Sequence[Sequence[InArc]], vertex: int) -> dict[int, list[In
 def _cycle(policy: dict[int, InArc], vertex: int) -> tuple[int, ...]:
     """The cycle that the policy leads back to from ``vertex``, oldest vertex first."""
     seen: dict[int, int] = {}
-    path = []
+    path: list[int] = []
     j = vertex
     while j not in seen:
         seen[j] = len(path)
