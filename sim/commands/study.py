@@ -51,11 +51,12 @@ def command(
 
     from sim.study.execute import Local, as_interrupt_when_terminated
 
-    executor = Local(jobs or _cores())
+    jobs = jobs or _cores()
+    executor = Local(jobs)
     try:
         with as_interrupt_when_terminated(), _progress() as bar:
             for plan, folder in zip(plans, folders, strict=True):
-                print(f"report: {_run(plan, folder, executor, resume, bar)}", flush=True)
+                print(f"report: {_run(plan, folder, executor, jobs, resume, bar)}", flush=True)
     except KeyboardInterrupt:
         print("overlapsim: interrupted; finished runs are stored: go on with --resume", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -66,7 +67,7 @@ def command(
         sys.exit(1)
 
 
-def _run(plan: Plan, folder: Path, executor: Executor, resume: bool, bar: Progress) -> Path:
+def _run(plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, bar: Progress) -> Path:
     """Computes, stores, reports; returns the report's path."""
     from sim.report.write import write
     from sim.study.collect import collect
@@ -81,9 +82,8 @@ def _run(plan: Plan, folder: Path, executor: Executor, resume: bool, bar: Progre
         task = bar.add_task(plan.name, total=len(work), completed=len(known))
         execute(missing, store, executor, lambda: bar.advance(task))
         data = collect(plan, store, f"overlapsim study {plan.name}")
-    report = write(
-        data, folder, lambda figure: bar.update(task, description=f"{plan.name}: drawing {figure}")
-    )
+    bar.update(task, description=f"{plan.name}: drawing")
+    report = write(data, folder, jobs)
     bar.update(task, description=plan.name)
     print(f"{plan.name}: {len(missing)} computed, {len(known)} found stored", file=sys.stderr)
     return report

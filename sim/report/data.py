@@ -58,6 +58,12 @@ class StudyData:
         return list({_frozen(row.at): dict(row.at) for row in self.rows}.values())
 
     @cached_property
+    def reference(self) -> str:
+        """The variant others are compared with: a study whose sections ask for it has one."""
+        assert self.study.reference is not None
+        return self.study.reference
+
+    @cached_property
     def _index(self) -> dict[tuple[str, str], Mapping[str, Any]]:
         return {(row.variant, _frozen(row.at)): row.result for row in self.rows}
 

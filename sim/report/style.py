@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 #: told apart by the colour-blind too (Okabe and Ito 2008), the reference's first; then repeated
@@ -43,17 +46,16 @@ def canvas(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """PNG and SVG; neither carries a date or a program's version."""
-    png, svg = folder / f"{name}.png", folder / f"{name}.svg"
-    figure.savefig(png, format="png", metadata={"Software": None})
-    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
-    return [png, svg]
-
-
-def styled() -> Any:
-    """Context in which figures are drawn and saved."""
-    return mpl.rc_context(RC)
+def save(draw: Callable[[], Figure], folder: Path, name: str) -> None:
+    """``name.png`` and ``name.svg``; neither carries a date or a program's version."""
+    with mpl.rc_context(RC):  # type: ignore[arg-type]
+        figure = draw()
+        figure.set_dpi(RC["savefig.dpi"])
+        # Straight to the backends: savefig would lay out and draw everything once more for each.
+        FigureCanvasAgg(figure).print_png(folder / f"{name}.png", metadata={"Software": None})
+        figure.set_layout_engine("none")
+        figure.set_dpi(72)
+        FigureCanvasSVG(figure).print_svg(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
 
 
 def colours(names: list[str], reference: str | None) -> dict[str, str]:

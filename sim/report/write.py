@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from joblib import Parallel, delayed
 
 from sim.files import write_atomically
 from sim.report import markdown, style
@@ -32,16 +34,19 @@ KEPT = (
 )
 
 
-def write(data: StudyData, folder: Path, progress: Callable[[str], None] = lambda text: None) -> Path:
-    """Writes into ``folder``, which exists; returns the report. Equal data give equal files."""
+def write(data: StudyData, folder: Path, jobs: int = 1) -> Path:
+    """Writes into ``folder``, which exists; returns the report. Equal data give equal files.
+
+    ``jobs``: processes that draw.
+    """
     document = build(data)
     images = folder / "figures"
     images.mkdir(exist_ok=True)
-    names = set()
-    with style.styled():
-        for figure in document.figures():
-            progress(figure.name)
-            names |= {path.name for path in style.save(figure.draw(), images, figure.name)}
+    figures = document.figures()
+    Parallel(n_jobs=min(jobs, len(figures)) or 1)(
+        delayed(style.save)(figure.draw, images, figure.name) for figure in figures
+    )
+    names = {f"{figure.name}.{suffix}" for figure in figures for suffix in ("png", "svg")}
     for stale in sorted(path for path in images.iterdir() if path.name not in names):
         stale.unlink()
     write_atomically(folder / "results.json", _results(data, document.verdict))

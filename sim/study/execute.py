@@ -36,7 +36,8 @@ def compute(work: Work) -> dict[str, Any]:
 
 def work_of(plan: Plan) -> list[Work]:
     """All work of a study, each key once."""
-    return list({work.key: work for work in (*plan.cells, *plan.traced)}.values())
+    every: list[Work] = [*plan.cells, *plan.traced]
+    return list({work.key: work for work in every}.values())
 
 
 def execute(

@@ -82,7 +82,7 @@ def _base_scenario(study: Study, path: Path) -> str:
 def _resolve(study: Study, base: str, variant: str, at: Mapping[str, Any]) -> Resolved:
     overrides = {**study.set, **study.variant(variant).set}
     for factor in study.factors:
-        overrides |= {key: at[factor.name] for key in factor.keys}
+        overrides |= dict.fromkeys(factor.keys, at[factor.name])
     return load_resolved(base, overrides)
 
 

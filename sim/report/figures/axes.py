@@ -29,13 +29,7 @@ def curve(axes: Axes, line: Curve, colour: str, bars: str | None, offset: float 
     y: list[float] = [value for value in line.y if value is not None]
     axes.plot(x, y, color=colour, marker="o", markersize=3.5, linewidth=1.5, label=line.label, **style)
     intervals = getattr(line, bars) if bars else [None] * len(line.x)
-    drawn = [(a, intervals[i]) for a, i in zip(x, shown, strict=True) if intervals[i] is not None]
-    if drawn:
-        axes.vlines(
-            [a for a, _ in drawn],
-            [low for _, (low, _) in drawn],
-            [high for _, (_, high) in drawn],
-            color=colour,
-            linewidth=1.0,
-            alpha=0.8,
-        )
+    for a, i in zip(x, shown, strict=True):
+        interval = intervals[i]
+        if interval is not None:
+            axes.vlines(a, interval[0], interval[1], color=colour, linewidth=1.0, alpha=0.8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from sim.report.figures.axes import curve, over
 from sim.report.series import Curve
@@ -38,7 +38,10 @@ def draw(
             )
     over(left, x, values[0].x)
     left.set_title(label)
-    left.set_ylim(bottom=0)
+    if max(y for line in values for y in line.y if y) > 5 * min(y for line in values for y in line.y if y):
+        left.set_yscale("log")
+        left.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        left.yaxis.set_minor_locator(NullLocator())
     left.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     if changes:
         right = panels[1]

@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import TwoSlopeNorm
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, Normalize, TwoSlopeNorm
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from sim.report.style import INK, canvas
+
+_HOME = "#00916e"
 
 
 @dataclass(frozen=True)
@@ -30,45 +35,28 @@ def draw(
     ys: Sequence[float],
     panels: Sequence[Panel],
     both: np.ndarray[Any, np.dtype[np.bool_]],
-    home: tuple[float, float] | None,
+    home: tuple[float, float],
     home_label: str,
 ) -> Figure:
-    """One colour scale for all panels. Dotted cells match one panel's published figure, framed cells every one's."""
-    figure = canvas(4.9 * len(panels) + 1.0, 4.9)
+    """One colour scale for all panels. Dotted cells match a panel's published figure, framed ones every panel's.
+
+    ``home`` (x and y) is framed in green where the grid has it.
+    """
+    figure = canvas(4.9 * len(panels) + 1.0, 5.2)
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    low = min(float(np.nanmin(p.change)) for p in panels)
-    high = max(float(np.nanmax(p.change)) for p in panels)
-    norm = TwoSlopeNorm(0, min(low, -0.1), max(high, 0.1))
+    every = np.concatenate([p.change.ravel() for p in panels])
+    colours, norm = _scale(float(np.nanmin(every)), float(np.nanmax(every)))
     for panel, what in zip(axes, panels, strict=True):
-        image = panel.imshow(what.change, origin="lower", cmap="RdBu", norm=norm, aspect="auto")
+        image = panel.imshow(what.change, origin="lower", cmap=colours, norm=norm, aspect="auto")
         for i, j in np.ndindex(what.change.shape):
-            value = what.change[i, j]
-            shade = abs(value) / (-norm.vmin if value < 0 else norm.vmax)
-            panel.text(
-                j, i, f"{value:+.1f}".replace("-", "−"), ha="center", va="center", fontsize=6.5,
-                color="white" if shade > 0.6 else INK,
-            )  # fmt: skip
+            change = float(what.change[i, j])
+            _cell(panel, i, j, change, colours(norm(change)))
             if what.matches[i, j]:
                 panel.plot(j, i + 0.33, "o", color=INK, markersize=3)
             if both[i, j]:
-                panel.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, fill=False, edgecolor=INK, linewidth=2.2))
-        if home is not None and home[0] in xs and home[1] in ys:
-            column, row = list(xs).index(home[0]), list(ys).index(home[1])
-            panel.add_patch(
-                Rectangle(
-                    (column - 0.46, row - 0.46), 0.92, 0.92, fill=False, edgecolor="#009e73", linewidth=2.2
-                )
-            )
-            panel.annotate(
-                home_label,
-                (column + 0.46, row + 0.46),
-                (column + 0.9, row + 1.0),
-                fontsize=8,
-                fontweight="bold",
-                color="#00664b",
-                arrowprops={"arrowstyle": "-", "color": "#00664b"},
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
-            )
+                _frame(panel, j, i, 0.5, INK)
+        if home[0] in xs and home[1] in ys:
+            _frame(panel, list(xs).index(home[0]), list(ys).index(home[1]), 0.45, _HOME)
         panel.set_xticks(range(len(xs)), [f"{v:.3g}" for v in xs], fontsize=7.5)
         panel.set_yticks(range(len(ys)), [f"{v:.3g}" for v in ys], fontsize=7.5)
         panel.tick_params(labelleft=True)
@@ -77,4 +65,42 @@ def draw(
         panel.set_xlabel(x)
     axes[0].set_ylabel(y)
     figure.colorbar(image, ax=list(axes), label="change in throughput, %", shrink=0.85)
+    figure.legend(
+        handles=[
+            Patch(facecolor="none", edgecolor=_HOME, linewidth=2.2, label=home_label),
+            Line2D(
+                [], [], marker="o", color=INK, linestyle="none", markersize=4, label="published figure here"
+            ),
+            Patch(facecolor="none", edgecolor=INK, linewidth=2.2, label="all published figures"),
+        ],
+        loc="outside lower center",
+        ncols=3,
+    )
     return figure
+
+
+def _scale(low: float, high: float) -> tuple[Colormap, Normalize]:
+    """Red for losses, blue for gains, white for nothing; only red where there are hardly any gains."""
+    if high < 0.1 * -low:
+        return mpl.colormaps["Reds_r"], Normalize(low, 0.0)
+    return mpl.colormaps["RdBu"], TwoSlopeNorm(0.0, min(low, -0.1), high)
+
+
+def _cell(axes: Axes, i: int, j: int, change: float, shade: tuple[float, float, float, float]) -> None:
+    text = f"{change:+.1f}".replace("-", "−")
+    # Luminance of the cell's colour (ITU-R BT.709) decides what is readable on it.
+    dark = 0.2126 * shade[0] + 0.7152 * shade[1] + 0.0722 * shade[2] < 0.45
+    axes.text(
+        j,
+        i,
+        "0.0" if text in ("−0.0", "+0.0") else text,
+        ha="center",
+        va="center",
+        fontsize=6.5,
+        color="white" if dark else INK,
+    )
+
+
+def _frame(axes: Axes, column: int, row: int, half: float, colour: str) -> None:
+    corner = (column - half, row - half)
+    axes.add_patch(Rectangle(corner, 2 * half, 2 * half, fill=False, edgecolor=colour, linewidth=2.2))

@@ -28,7 +28,7 @@ def draw(x: str, values: Sequence[Any], idle: Mapping[str, Sequence[Mapping[str,
     columns = min(4, len(idle))
     rows = -(-len(idle) // columns)
     figure = canvas(2.4 * columns + 0.8, 2.1 * rows + 0.7)
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True)
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
     causes = [c for c in map(str, CAUSES) if any(us[c] > 0 for steps in idle.values() for us in steps)]
     places = np.arange(len(values))
     for panel, (variant, steps) in zip(panels.flat, idle.items(), strict=False):
@@ -40,8 +40,10 @@ def draw(x: str, values: Sequence[Any], idle: Mapping[str, Sequence[Mapping[str,
         panel.set_title(variant, fontsize=8.5)
         panel.grid(axis="x", visible=False)
         panel.set_xticks(places, [f"{value:g}" for value in values], fontsize=7.5)
-        panel.set_ylim(bottom=0)
+        for place, height in zip(places, bottom, strict=True):
+            panel.text(place, height, f"{height:,.0f}", ha="center", va="bottom", fontsize=6.5)
         panel.tick_params(axis="y", labelleft=True)
+    panels.flat[0].set_ylim(0, 1.1 * max(1.0, max(sum(us.values()) for s in idle.values() for us in s)))
     for panel in list(panels.flat)[len(idle) :]:
         panel.set_visible(False)
     for panel in panels[:, 0]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sim.report.data import StudyData
 from sim.report.document import Figure, Section, Table
 from sim.report.figures import curves as figure
@@ -36,13 +38,14 @@ def _section(data: StudyData, quantity: str, title: str, unit: str) -> Section:
                 f"Right: paired change from {data.study.reference} with its pi95 as bars."
                 if changes
                 else f"{title}, {unit}, over {x}{where}, with pi95 as a band.",
-                lambda values=values, changes=changes: figure.draw(  # type: ignore[misc]
+                partial(
+                    figure.draw,
                     x,
                     values,
                     changes,
                     colours(data.variants(), data.study.reference),
                     f"{title}, {unit}",
-                    f"change from {data.study.reference}",
+                    f"Change from {data.study.reference}",
                 ),
             )
         )

@@ -3,42 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from sim.report.data import StudyData
-from sim.report.document import Section, Table
-from sim.report.series import other_points, x_factor
+from sim.report.document import Figure, Section, Table
+from sim.report.figures import multiples
+from sim.report.series import change_curves, other_points, x_factor
+from sim.report.style import colours
 from sim.report.text import joined, microseconds, percent, percent_span, place, short, span
 from sim.stats.paired import Paired, paired, verdict
 
 
 def section(data: StudyData) -> Section:
-    reference = data.study.reference
+    x = x_factor(data)
+    axis = [x] if x else []
     out = Section(
-        f"Differences to {reference}",
+        f"Differences to {data.reference}",
         [
             "Cycle time against the reference's, paired. Positive is slower. A verdict other than *cannot tell* "
             "needs both intervals on one side of zero.",
         ],
     )
-    for rest, rows in _tables(data):
-        out.blocks.append(
-            Table(
-                [
-                    "variant",
-                    *([x_factor(data)] if x_factor(data) else []),
-                    "cycle, %",
-                    "ci95",
-                    "pi95",
-                    "µs a step",
-                    "pi95, µs",
-                    "verdict",
-                ],
-                rows,
-                place(rest),
-            )
-        )
+    headers = ["variant", *axis, "cycle, %", "ci95", "pi95", "µs a step", "pi95, µs", "verdict"]
+    for i, (rest, rows) in enumerate(_tables(data)):
+        if x is not None:
+            out.blocks.append(_figure(data, x, rest, i))
+        out.blocks.append(Table(headers, rows, place(rest)))
     return out
+
+
+def _figure(data: StudyData, x: str, rest: Mapping[str, Any], index: int) -> Figure:
+    where = f", {place(rest)}" if rest else ""
+    return Figure(
+        f"differences{index or ''}",
+        f"Change of the cycle from {data.reference} over {x}{where}, a panel a variant",
+        f"Change of the cycle from {data.reference}, µs a step with pi95 as bars and per cent written, over "
+        f"{x}{where}. Every panel has its own scale.",
+        partial(
+            multiples.draw,
+            x,
+            change_curves(data, x, rest, "cycle_us", lambda p: p.absolute),
+            change_curves(data, x, rest, "cycle_us", lambda p: p.relative),
+            colours(data.variants(), data.reference),
+            "cycle, µs a step",
+        ),
+    )
 
 
 def _tables(data: StudyData) -> Iterator[tuple[Mapping[str, Any], list[list[str]]]]:
@@ -71,8 +81,7 @@ def _tables(data: StudyData) -> Iterator[tuple[Mapping[str, Any], list[list[str]
 
 def change(data: StudyData, variant: str, at: Mapping[str, Any]) -> Paired | None:
     """Change of the cycle from the reference."""
-    assert data.study.reference is not None
-    return paired(data.find(data.study.reference, at), data.find(variant, at), "cycle_us")
+    return paired(data.find(data.reference, at), data.find(variant, at), "cycle_us")
 
 
 def word(data: StudyData, variant: str, at: Mapping[str, Any]) -> str:

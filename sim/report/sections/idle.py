@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sim.report.data import StudyData
 from sim.report.document import Figure, Section, Table
 from sim.report.figures import idle as figure
@@ -34,7 +36,7 @@ def section(data: StudyData) -> Section:
                     f"idle{i or ''}",
                     f"Stacked bars of idle time by cause over {x}, a panel a variant{where}",
                     f"GPU idle time by cause, µs a step, over {x}{where}.",
-                    lambda idle=idle: figure.draw(x, values, idle),  # type: ignore[misc]
+                    partial(figure.draw, x, values, idle),
                 )
             )
         causes = [c for c in map(str, CAUSES) if any(us[c] > 0 for steps in idle.values() for us in steps)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sim.report.data import StudyData
 from sim.report.document import Figure, Section, Table
 from sim.report.figures import agreement
@@ -61,7 +63,7 @@ def section(data: StudyData) -> Section:
                 "measured",
                 "Relative error of the simulated cycle over concurrency, a panel a measured variant",
                 "Simulated mean cycle against each measured boot, %; grey bars: pi95 of the simulation.",
-                lambda: agreement.draw(x, panels, colours(data.variants(), data.study.reference)),
+                partial(agreement.draw, x, panels, colours(data.variants(), data.study.reference)),
             ),
             Table(
                 ["variant", "role", x, "measured, µs", "simulated, µs", "error", "pi95, µs", "inside"], rows

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from sim.report.data import StudyData
-from sim.report.document import Figure, Section, Table
-from sim.report.figures import heatmap
+from sim.report.document import Block, Figure, Section, Table
+from sim.report.figures import heatmap, ratio
 from sim.report.text import joined, percent, place, short
 from sim.stats.paired import paired
 
@@ -21,30 +22,37 @@ X, Y, HOME = "host_scale", "device_scale", {"host_scale": 1.0, "device_scale": 1
 
 @dataclass(frozen=True)
 class Mapped:
-    """A pair's change in throughput, per cent, ``[device, host]``, at each published point, and what matches."""
+    """A pair over the grid ``[device, host]``: at each published point the change in throughput, per cent, whether
+    it is the published one, and which side limits the cycle before the change."""
 
     name: str
     changes: list[Grid]
     matches: list[np.ndarray[Any, np.dtype[np.bool_]]]
+    sides: list[np.ndarray[Any, np.dtype[np.str_]]]
 
     @property
-    def both(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    def every(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Where all published points appear at once."""
         return np.logical_and.reduce(self.matches)
 
 
 def mapped(data: StudyData) -> list[Mapped]:
-    """Every pair over the grid."""
-    assert data.study.published is not None
-    points = data.study.published.points
+    """Every pair of the study."""
     out = []
     for pair in data.study.pairs:
-        changes = [_grid(data, pair.before, pair.after, {p.factor: p.value}) for p in points]
-        matches = [
-            np.abs(change - p.change_percent) <= p.tolerance_points
-            for change, p in zip(changes, points, strict=True)
-        ]
-        out.append(Mapped(pair.name, changes, matches))
+        changes, matches, sides = [], [], []
+        for point in _points(data):
+            change, side = _grids(data, pair.before, pair.after, {point.factor: point.value})
+            changes.append(change)
+            sides.append(side)
+            matches.append(np.abs(change - point.change_percent) <= point.tolerance_points)
+        out.append(Mapped(pair.name, changes, matches, sides))
     return out
+
+
+def _points(data: StudyData) -> Sequence[Any]:
+    assert data.study.published is not None
+    return data.study.published.points
 
 
 def throughput_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
@@ -53,15 +61,20 @@ def throughput_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> fl
     return None if pair is None else 1 / (1 + pair.relative.mean) - 1
 
 
-def _grid(data: StudyData, before: str, after: str, fixed: Mapping[str, Any]) -> Grid:
-    grid = np.full((len(data.factors[Y]), len(data.factors[X])), np.nan)
+def _grids(
+    data: StudyData, before: str, after: str, fixed: Mapping[str, Any]
+) -> tuple[Grid, np.ndarray[Any, np.dtype[np.str_]]]:
+    shape = (len(data.factors[Y]), len(data.factors[X]))
+    change = np.full(shape, np.nan)
+    side = np.full(shape, "", dtype="U8")
     for i, device in enumerate(data.factors[Y]):
         for j, host in enumerate(data.factors[X]):
             at = {**fixed, X: host, Y: device}
-            change = throughput_change(data.find(before, at), data.find(after, at))
-            if change is not None:
-                grid[i, j] = 100 * change
-    return grid
+            first = data.find(before, at)
+            found = throughput_change(first, data.find(after, at))
+            change[i, j] = np.nan if found is None else 100 * found
+            side[i, j] = first["critical_side"] or ""
+    return change, side
 
 
 def section(data: StudyData) -> Section:
@@ -69,56 +82,64 @@ def section(data: StudyData) -> Section:
     assert published is not None
     wanted = joined(
         [
-            f"{p.change_percent:+g} % (± {p.tolerance_points:g} points) at {p.factor} {short(p.value)}".replace(
-                "-", "−"
-            )
+            f"{_signed(p.change_percent)} % (± {p.tolerance_points:g} points) at {p.factor} {short(p.value)}"
             for p in published.points
         ]
     )
+    grids = mapped(data)
     out = Section(
         "Map of machines",
         [
             f"Published: {wanted}. Source: {published.source}.",
-            "A dot: the cell matches the figure published for that panel's concurrency. A black frame: it matches "
-            f"all of them, the published shape. Green: {published.home}.",
+            "A dot: the cell matches the figure published for that panel. A black frame: it matches all of them, "
+            f"the published shape. Green: {published.home}.",
         ],
     )
-    hosts, devices = data.factors[X], data.factors[Y]
-    home = (HOME[X], HOME[Y])
-    for pair, grid in zip(data.study.pairs, mapped(data), strict=True):
-        panels = [
-            heatmap.Panel(f"{p.factor} {short(p.value)}", change, match)
-            for p, change, match in zip(published.points, grid.changes, grid.matches, strict=True)
-        ]
-        out.blocks.append(f"**{pair.name}**: {pair.description}. {_where(data, grid)}")
-        out.blocks.append(
-            Figure(
-                f"map_{pair.name.partition(':')[0].strip().lower().replace(' ', '_')}",
-                f"Heat maps of the change in throughput over {X} and {Y}, a panel a published point, pair {pair.name}",
-                f"Pair {pair.name}: change in throughput, %, from `{pair.before}` to `{pair.after}`.",
-                lambda panels=panels, grid=grid: heatmap.draw(  # type: ignore[misc]
-                    f"{X} (slower host →)",
-                    hosts,
-                    f"{Y} (slower device →)",
-                    devices,
-                    panels,
-                    grid.both,
-                    home,
-                    published.home,
-                ),
-            )
-        )
+    for pair, grid in zip(data.study.pairs, grids, strict=True):
+        out.blocks += [f"**{pair.name}**: {pair.description}. {where(data, grid)}", _figure(data, pair, grid)]
     out.blocks.append(_home_table(data))
-    out.blocks += _ratio(data)
+    out.blocks += _by_ratio(data, grids)
     return out
 
 
+def _figure(data: StudyData, pair: Any, grid: Mapped) -> Figure:
+    panels = [
+        heatmap.Panel(f"{p.factor} {short(p.value)}", change, match)
+        for p, change, match in zip(_points(data), grid.changes, grid.matches, strict=True)
+    ]
+    assert data.study.published is not None
+    return Figure(
+        f"map_{_short(pair.name).lower()}",
+        f"Heat maps of the change in throughput over {X} and {Y} for pair {pair.name}",
+        f"Pair {pair.name}: change in throughput, %, from `{pair.before}` to `{pair.after}`.",
+        partial(
+            heatmap.draw,
+            f"{X} (slower host →)",
+            data.factors[X],
+            f"{Y} (slower device →)",
+            data.factors[Y],
+            panels,
+            grid.every,
+            (HOME[X], HOME[Y]),
+            data.study.published.home,
+        ),
+    )
+
+
+def _short(name: str) -> str:
+    """``A`` of ``A: relay and exact lengths``."""
+    return name.partition(":")[0].strip().replace(" ", "_")
+
+
+def _signed(value: float, digits: int | None = None) -> str:
+    return (f"{value:+g}" if digits is None else f"{value:+.{digits}f}").replace("-", "−")
+
+
 def _home_table(data: StudyData) -> Table:
-    published = data.study.published
-    assert published is not None
+    assert data.study.published is not None
     rows = []
     for pair in data.study.pairs:
-        for p in published.points:
+        for p in _points(data):
             at = {p.factor: p.value, **HOME}
             before, after = data.find(pair.before, at), data.find(pair.after, at)
             change = paired(before, after, "cycle_us")
@@ -128,79 +149,123 @@ def _home_table(data: StudyData) -> Table:
                     pair.name,
                     f"{p.factor} {short(p.value)}",
                     percent(throughput_change(before, after)),
-                    f"{change.absolute.mean:+,.0f}".replace("-", "−"),
+                    _signed(change.absolute.mean, 0),
                     f"{before['cycle_us']['mean']:,.0f}",
                     percent(p.change_percent / 100, 1),
                 ]
             )
     headers = ["pair", "at", "throughput", "µs a step", "cycle before, µs", "published"]
-    return Table(headers, rows, f"What {published.home} itself shows ({place(HOME)})")
+    return Table(headers, rows, f"What {data.study.published.home} itself shows ({place(HOME)})")
 
 
-def _ratio(data: StudyData) -> list[Any]:
-    """The change against host over device speed: what a machine's ratio alone decides."""
-    published = data.study.published
-    assert published is not None
-    hosts, devices = data.factors[X], data.factors[Y]
-    ratios = sorted({float(f"{h / d:.3g}") for h in hosts for d in devices})
-    rows = []
-    for ratio in ratios:
-        cells = [
-            (i, j)
-            for i, d in enumerate(devices)
-            for j, h in enumerate(hosts)
-            if float(f"{h / d:.3g}") == ratio
-        ]
-        row = [f"{ratio:g}"]
-        for grid in mapped(data):
-            for change in grid.changes:
-                values = [change[cell] for cell in cells]
-                row.append(f"{sum(values) / len(values):+.2f}".replace("-", "−"))
-        rows.append(row)
-    headers = ["host_scale / device_scale"]
-    headers += [
-        f"{pair.name.partition(':')[0]} at {short(p.value)}"
-        for pair in data.study.pairs
-        for p in published.points
-    ]
-    return [
-        "Every cost is the host's or the device's, so a machine's place on the map is its ratio of the two: "
-        "the diagonals. The next table takes the mean of each.",
-        Table(headers, rows, "Change in throughput, %, by ratio"),
-    ]
+def _ratios(data: StudyData) -> dict[float, list[tuple[int, int]]]:
+    """Host cost over device cost -> the grid's cells with that ratio."""
+    cells: dict[float, list[tuple[int, int]]] = {}
+    for i, device in enumerate(data.factors[Y]):
+        for j, host in enumerate(data.factors[X]):
+            cells.setdefault(float(f"{host / device:.3g}"), []).append((i, j))
+    return dict(sorted(cells.items()))
 
 
-def _where(data: StudyData, grid: Mapped) -> str:
-    hosts, devices = data.factors[X], data.factors[Y]
-    found = [(hosts[j], devices[i]) for i, j in np.argwhere(grid.both)]
-    if found:
-        ratios = sorted({float(f"{h / d:.3g}") for h, d in found})
-        between = f"{ratios[0]:g}" if len(ratios) == 1 else f"{ratios[0]:g} to {ratios[-1]:g}"
-        return (
-            f"The published shape appears at {len(found)} of {grid.both.size} machines: those whose host is "
-            f"slower against their device by a factor of {between} than the measured one's."
-        )
-    counts = [int(match.sum()) for match in grid.matches]
+def _by_ratio(data: StudyData, grids: Sequence[Mapped]) -> list[Block]:
+    """The change against host over device cost: what a machine's ratio alone decides."""
     assert data.study.published is not None
-    singly = joined(
-        [
-            f"{n} at {p.factor} {short(p.value)}"
-            for n, p in zip(counts, data.study.published.points, strict=True)
-        ]
+    cells = _ratios(data)
+    spread = max(
+        float(np.ptp([change[cell] for cell in on]))
+        for g in grids
+        for change in g.changes
+        for on in cells.values()
     )
-    return f"No machine of the grid shows the published shape: {singly} match their figure alone, none matches all."
+    lines = {
+        (grid.name, k): [float(np.mean([change[cell] for cell in on])) for on in cells.values()]
+        for grid in grids
+        for k, change in enumerate(grid.changes)
+    }
+    points = _points(data)
+    panels = [
+        (
+            grid.name,
+            [
+                ratio.Line(
+                    f"{p.factor} {short(p.value)} (band: published)",
+                    lines[grid.name, k],
+                    (p.change_percent - p.tolerance_points, p.change_percent + p.tolerance_points),
+                )
+                for k, p in enumerate(points)
+            ],
+        )
+        for grid in grids
+    ]
+    label = f"{X} / {Y}"
+    headers = [label, *(f"{_short(name)} at {short(points[k].value)}" for name, k in lines)]
+    headers += [f"limited by, at {short(p.value)}" for p in points]
+    rows = []
+    for n, (r, on) in enumerate(cells.items()):
+        sides = [joined(sorted({str(side[cell]) for cell in on})) for side in grids[0].sides]
+        rows.append([f"{r:g}", *(_signed(line[n], 2) for line in lines.values()), *sides])
+    return [
+        "Every cost is the host's or the device's, so what counts is their ratio, a diagonal of the map: along a "
+        f"diagonal the change varies by at most {spread:.2g} points. The same on one axis:",
+        Figure(
+            "ratio",
+            f"Change in throughput over {label}, a panel a pair, a line and a band a published point",
+            f"Change in throughput, %, over {label}: mean of each diagonal. Bands: the published figures.",
+            partial(ratio.draw, label, list(cells), panels, data.study.published.home),
+        ),
+        Table(
+            headers, rows, "Change in throughput, %, by ratio, and what limits the cycle before the change"
+        ),
+    ]
+
+
+def where(data: StudyData, grid: Mapped) -> str:
+    """In words: which machines of the map show the published shape, or what stands against it."""
+    cells = _ratios(data)
+    found = [r for r, on in cells.items() if any(grid.every[cell] for cell in on)]
+    if found:
+        return (
+            f"The published shape appears at {int(grid.every.sum())} of {grid.every.size} machines, those whose "
+            f"host is slower against their device than the measured one's by a factor of {_range(found)}."
+        )
+    parts = []
+    for k, p in enumerate(_points(data)):
+        at = f"{_signed(p.change_percent)} % at {p.factor} {short(p.value)}"
+        matching = [r for r, on in cells.items() if any(grid.matches[k][cell] for cell in on)]
+        if not matching:
+            parts.append(f"{at} appears nowhere")
+            continue
+        on = [cell for r in matching for cell in cells[r] if grid.matches[k][cell]]
+        others = [
+            f"the change at {q.factor} {short(q.value)} is {_between([grid.changes[m][cell] for cell in on])} %"
+            for m, q in enumerate(_points(data))
+            if m != k
+        ]
+        parts.append(
+            f"{at} appears at a ratio of host to device cost of {_range(matching)}, where {joined(others)}"
+        )
+    return f"No machine of the map shows the published shape: {'; '.join(parts)}."
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{values[0]:g}" if len(values) == 1 else f"{min(values):g} to {max(values):g}"
+
+
+def _between(values: Sequence[float]) -> str:
+    low, high = _signed(min(values), 1), _signed(max(values), 1)
+    return low if low == high else f"{low} to {high}"
 
 
 def sentences(data: StudyData) -> list[str]:
     """One sentence a pair, then what the measured machine shows."""
-    published = data.study.published
-    assert published is not None
+    assert data.study.published is not None
     out = []
     for pair, grid in zip(data.study.pairs, mapped(data), strict=True):
         at_home = []
-        for p in published.points:
+        for p in _points(data):
             at = {p.factor: p.value, **HOME}
             change = throughput_change(data.find(pair.before, at), data.find(pair.after, at))
             at_home.append(f"{percent(change)} at {p.factor} {short(p.value)}")
-        out.append(f"**{pair.name}**: {_where(data, grid)} {published.home} itself: {joined(at_home)}.")
+        home = data.study.published.home
+        out.append(f"**{pair.name}**: {where(data, grid)} {home} itself: {joined(at_home)}.")
     return out

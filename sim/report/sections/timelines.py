@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from sim.report.data import StudyData
 from sim.report.document import Figure, Section
@@ -26,7 +27,7 @@ def section(data: StudyData) -> Section:
                 f"timeline_{re.sub('[^a-z0-9]+', '_', variant.lower())}",
                 f"Lanes of host and streams over two decode iterations of {variant}",
                 f"{variant}: {_description(data, variant)}.",
-                lambda timeline=timeline, title=title: figure.draw(timeline, title),  # type: ignore[misc]
+                partial(figure.draw, timeline, title),
             )
         )
     return out
