@@ -8,7 +8,8 @@ machine: the wake of a blocked host, the hop of an event between streams, the la
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,22 @@ WAKE, HOP, LAUNCH = "call.wake", "hop.cross_stream", "hop.launch"
 CONSTANTS = (WAKE, HOP, LAUNCH)
 
 
+class Scales(NamedTuple):
+    """Factors of all host costs and of all device costs."""
+
+    host: float = 1.0
+    device: float = 1.0
+
+
+def scales_of(resolved: Resolved) -> Scales:
+    return Scales(resolved.scenario.host_scale, resolved.scenario.device_scale)
+
+
+def rounded(durations: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole nanoseconds, none of them negative."""
+    return np.rint(np.maximum(durations, 0.0)).astype(np.int64)
+
+
 def shares_of(turn: Turn) -> list[Share | None]:
     """What each entry of the turn's duration vector is a share of; None: always zero."""
     # The machine itself knows neither batch nor context.
@@ -31,30 +48,37 @@ def shares_of(turn: Turn) -> list[Share | None]:
 
 
 class Durations:
-    """Durations of a turn as functions of the context: ``base + slope × context``, ns, scaled, not yet rounded.
+    """Durations of a turn as linear functions of the mean context, before scaling and rounding.
 
-    ``late`` is the context of work on results where it differs from that of the launch.
-    Raises InputError for a cost that the profile does not have.
+    ``base`` is in ns, ``slope`` in ns a context token. Raises InputError for a cost the profile does not have.
     """
 
-    def __init__(self, resolved: Resolved, turn: Turn):
-        scenario = resolved.scenario
+    def __init__(self, profile: DeviceProfile, turn: Turn):
         self.shares = shares_of(turn)
         self.base = np.zeros(len(self.shares))
         self.slope = np.zeros(len(self.shares))
+        self.host = np.array([s is not None and s.host for s in self.shares])
         self._late = np.array([s is not None and s.late for s in self.shares])
+        self._reading = np.array([1.0 if s is None else s.reading for s in self.shares])
         for k, share in enumerate(self.shares):
-            if share is None:
-                continue
-            base, slope = _value(resolved.profile, share)
-            scale = scenario.host_scale if share.host else scenario.device_scale
-            self.base[k] = base * share.share * scale
-            self.slope[k] = slope * share.share * scale * share.reading
+            if share is not None:
+                base, slope = _value(profile, share)
+                self.base[k], self.slope[k] = base * share.share, slope * share.share
 
-    def at(self, context: float, late: float | None = None) -> NDArray[np.int64]:
-        """The duration vector at a mean context (tokens a request), rounded to nanoseconds."""
+    def exact(
+        self, scales: Scales | Sequence[Scales], context: float, late: float | None = None
+    ) -> NDArray[np.float64]:
+        """The duration vector at a mean context (tokens a request), ns, not rounded; one row for each of several
+        ``scales``. ``late`` is the context of work on results where it differs from that of the launch."""
+        scale = np.where(self.host, *np.asarray(scales, dtype=float).T[..., None])
         contexts = np.where(self._late, context if late is None else late, context)
-        return np.rint(self.base + self.slope * contexts).astype(np.int64)
+        return np.asarray(self.base * scale + self.slope * scale * self._reading * contexts)
+
+    def at(
+        self, scales: Scales | Sequence[Scales], context: float, late: float | None = None
+    ) -> NDArray[np.int64]:
+        """:meth:`exact`, rounded to nanoseconds."""
+        return rounded(self.exact(scales, context, late))
 
     def named(self) -> Iterator[tuple[int, Share]]:
         """(index into the vector, what it is a share of) of every entry that costs something."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from sim.maxplus.durations import Durations
+from sim.maxplus.durations import Durations, scales_of
 from sim.maxplus.graph import EventGraph, Slot, build
 from sim.maxplus.turn import FixedBatch
 
@@ -97,12 +97,13 @@ def run(batch: FixedBatch, contexts: Sequence[float], late: Sequence[float] | No
     for k, context in enumerate(contexts):
         if k <= 4:  # turns 3 and 4 are alike, and so are all after them
             graph = build(batch.turn(k), graph)
-            durations = Durations(batch.resolved, graph.turn)
+            durations = Durations(batch.resolved.profile, graph.turn)
             weighted = None
         assert graph is not None
         assert durations is not None
         if weighted is None or durations.slope.any():
-            weighted = Weighted(graph, durations.at(context, None if late is None else late[k]).tolist())
+            costs = durations.at(scales_of(batch.resolved), context, None if late is None else late[k])
+            weighted = Weighted(graph, costs.tolist())
         values = weighted.evaluate(state)
         state = weighted.after(values)
         yield Evaluated(weighted, values)

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sim.maxplus.cycles import Cycle, critical_cycle
-from sim.maxplus.durations import Durations
+from sim.maxplus.durations import Durations, scales_of
 from sim.maxplus.graph import HOST, EventGraph, Slot, build
 from sim.maxplus.recurrence import State, Weighted
 from sim.maxplus.turn import FixedBatch
@@ -51,17 +54,21 @@ class SteadyGraph:
             graph = build(batch.turn(k), graph)
         assert graph is not None
         self.graph: EventGraph = graph
-        self.durations = Durations(batch.resolved, graph.turn)
+        self.durations = Durations(batch.resolved.profile, graph.turn)
 
     def at(self, context: float) -> SteadyState:
         """The steady state at a mean context (tokens a request)."""
-        return settle(self.graph, self.durations.at(context).tolist())
+        return settle(self.graph, self.vector(context).tolist())
+
+    def vector(self, context: float) -> NDArray[np.int64]:
+        """The duration vector of a turn at a mean context, ns."""
+        return self.durations.at(scales_of(self.batch.resolved), context)
 
 
 def settle(graph: EventGraph, durations: Sequence[int], most: int = MOST_TURNS) -> SteadyState:
     """Evaluates the recurrence from an idle machine until a state repeats itself, shifted in time."""
     weighted = Weighted(graph, durations)
-    slots = _recurring(graph)
+    slots = recurring(graph)
     state: State = {}
     seen: dict[tuple[int, ...], int] = {}
     turns: list[tuple[int, ...]] = []
@@ -84,7 +91,7 @@ def settle(graph: EventGraph, durations: Sequence[int], most: int = MOST_TURNS) 
     return SteadyState(weighted, orbit, blocked, settled, advance, critical)
 
 
-def _recurring(graph: EventGraph) -> list[Slot]:
+def recurring(graph: EventGraph) -> list[Slot]:
     """Slots that the host's clock depends on and that a turn writes anew."""
     into: dict[Slot, set[Slot]] = {}
     reach: list[set[int]] = []

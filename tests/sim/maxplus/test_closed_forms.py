@@ -72,7 +72,7 @@ class Segments:
 
 def segments(resolved: Resolved) -> Segments:
     graph = SteadyGraph(FixedBatch(resolved))
-    durations = graph.durations.at(0.0).tolist()
+    durations = graph.vector(0.0).tolist()
     primitives = graph.graph.turn.primitives
     n = len(primitives)
     host, device = durations[:n], durations[n : 2 * n]
