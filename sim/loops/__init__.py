@@ -6,14 +6,15 @@ Both are generators run by the host process. ``overlapped`` launches forward i b
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any, Protocol
 
+from sim.errors import WaitError
 from sim.loops.steps import Steps
 from sim.machine.machine import EventState, Machine
 from sim.program.expand import COPY_DONE, RESULT_READY
 from sim.program.policies import Situation
-from sim.serving.request import Batch
+from sim.serving.request import Batch, Request
 from sim.serving.scheduler import BatchScheduler
 
 Host = Generator[Any, None, None]
@@ -29,6 +30,13 @@ class Outside(Protocol):
     def processed(self, batch: Batch, delivered: list[Any], finished: Any) -> None: ...
 
 
+class Hazards(Protocol):
+    """Who checks the accesses of what the machine runs: told whose they are, and whose rows are free again."""
+
+    def begin(self, iteration: int, requests: Sequence[Request]) -> None: ...
+    def finished(self, requests: Sequence[Request]) -> None: ...
+
+
 class Pending:
     """A launched batch whose result the host has not processed."""
 
@@ -41,8 +49,16 @@ class Pending:
 class Loop:
     """The helper calls both loops share."""
 
-    def __init__(self, machine: Machine, scheduler: BatchScheduler, steps: Steps, outside: Outside):
+    def __init__(
+        self,
+        machine: Machine,
+        scheduler: BatchScheduler,
+        steps: Steps,
+        outside: Outside,
+        hazards: Hazards | None = None,
+    ):
         self.machine, self.scheduler, self.steps, self.outside = machine, scheduler, steps, outside
+        self.hazards = hazards
         self.iteration = 0
 
     def overlapped(self) -> Host:
@@ -86,8 +102,14 @@ class Loop:
         self.outside.receive(self.scheduler)
 
     def wait_for_work(self) -> Host:
+        """Nothing can run. Raises :class:`WaitError` when nothing will ever arrive either."""
         if not self.outside.exhausted():
             yield from self.machine.wait_for_work(self.outside.arrival())
+        elif not self.scheduler.idle:
+            raise WaitError(
+                f"{len(self.scheduler.waiting)} requests wait for {self.scheduler.pool.free} free rows, nothing runs "
+                "that could free more and nothing else will arrive"
+            )
 
     def launch(self, batch: Batch) -> Generator[Any, None, Pending]:
         """Everything from the barrier to the end of the launch."""
@@ -96,6 +118,8 @@ class Loop:
         context = batch.mean_context()
         if machine.recorder is not None:
             machine.recorder.begin(iteration, batch.size, batch.prefill)
+        if self.hazards is not None:
+            self.hazards.begin(iteration, batch.requests)
         yield from machine.run(self.steps.launch(situation, batch), context, iteration)
         self.outside.launched(batch, situation, context)
         self.scheduler.launch(batch)
@@ -109,9 +133,13 @@ class Loop:
         machine.bind(RESULT_READY, pending.copy_done)
         if machine.recorder is not None:
             machine.recorder.begin(pending.iteration, batch.size, batch.prefill)
+        if self.hazards is not None:
+            self.hazards.begin(pending.iteration, batch.requests)
         step = self.steps.process(pending.situation, batch)
         yield from machine.run(step, batch.mean_context(), pending.iteration)
         delivered, finished = self.scheduler.process(batch)
+        if self.hazards is not None and finished:
+            self.hazards.finished(finished)
         if finished:  # clients hear of it now, not when the event loop last looked
             yield from machine.catch_up()
         self.outside.processed(batch, delivered, finished)

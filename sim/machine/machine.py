@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import simpy
 
 from sim.errors import WaitError
 from sim.machine.costs import CostBook, CostedStep
+from sim.program.events import never_recorded
 from sim.program.primitives import Act, Primitive
 from sim.program.step_program import Mark
 from sim.trace.record import CAUSES, HOST_LANE, Cause
@@ -39,6 +40,19 @@ class EventState(NamedTuple):
     serial: int
 
 
+#: bits of a primitive's mark: it defines the launch lead; a watcher wants its times
+_LEAD, _TIMED = 1, 2
+#: act of host work whose times a watcher wants, beside those of :class:`Act`
+_TIMED_HOST = 6
+
+
+class Watcher(Protocol):
+    """Who checks what runs. Host work that names a stream enqueues there: its time is when that would run."""
+
+    def piece(self, primitives: Sequence[Primitive]) -> tuple[Any, frozenset[int]] | None: ...
+    def ran(self, piece: Any, times: Sequence[tuple[int, int]]) -> None: ...
+
+
 @dataclass(slots=True)
 class CompiledStep:
     """A primitive list ready to run: (act, index, stream, event, cause, mark) per primitive, and its costs."""
@@ -46,6 +60,8 @@ class CompiledStep:
     code: list[tuple[int, int, int, str, int, int]]
     primitives: Sequence[Primitive]
     costs: CostedStep
+    #: what the watcher calls this list; None: nobody watches
+    piece: Any = None
 
 
 @dataclass(slots=True)
@@ -68,10 +84,17 @@ class Machine:
     free: end of the last operation of each stream, ns.
     """
 
-    def __init__(self, env: simpy.Environment, costs: CostBook, recorder: Recorder | None = None):
+    def __init__(
+        self,
+        env: simpy.Environment,
+        costs: CostBook,
+        recorder: Recorder | None = None,
+        watcher: Watcher | None = None,
+    ):
         self.env = env
         self.costs = costs
         self.recorder = recorder
+        self.watcher = watcher
         self.now = 0
         self.free = [0] * len(STREAMS)
         self.idle = [0] * len(CAUSES)
@@ -103,16 +126,19 @@ class Machine:
     ) -> CompiledStep:
         """Prepares a list for :meth:`run`; in a prefill every idle cause is `prefill`."""
         marked = _marked(primitives)
+        watched = None if self.watcher is None else self.watcher.piece(primitives)
+        piece, timed = watched or (None, frozenset[int]())
         code = []
         for i, p in enumerate(primitives):
             cause = _INHERIT if p.cause is None else _CODE[p.cause]
             if prefill and p.act is not Act.SYNC:
                 cause = _PREFILL
             stream = -1 if p.stream is None else _STREAM[p.stream]
-            code.append((int(p.act), i, stream, p.event or "", cause, int(i == marked)))
-        return CompiledStep(
-            code, primitives, self.costs.compile(primitives, batch, padded, block_size, tokens)
-        )
+            mark = (_LEAD if i == marked else 0) | (_TIMED if i in timed else 0)
+            act = _TIMED_HOST if p.act is Act.HOST and i in timed else int(p.act)
+            code.append((act, i, stream, p.event or "", cause, mark))
+        costs = self.costs.compile(primitives, batch, padded, block_size, tokens)
+        return CompiledStep(code, primitives, costs, piece)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -126,6 +152,7 @@ class Machine:
         free, floor, floor_cause, tail_cause = self.free, self._floor, self._floor_cause, self._tail_cause
         events, idle, launch_latency, hop = self._events, self.idle, self._launch, self._hop
         recorder = self.recorder
+        timed: list[tuple[int, int]] = []
         now = self.now
         for act, i, s, name, cause, mark in step.code:
             before = now
@@ -148,13 +175,16 @@ class Machine:
                             if start == now + launch_latency:
                                 self.exposed += start - end_before
                     self._host_cause = _LAUNCH_LAG
-                    if mark:
-                        times = self.times
-                        times.mark_issued, times.mark_started = now, start
-                        times.forward_before = end_before
                     self.busy += durations[n + i]
                 free[s] = end = start + durations[n + i]
                 tail_cause[s] = why
+                if mark:
+                    if mark & _LEAD and s == FORWARD:
+                        times = self.times
+                        times.mark_issued, times.mark_started = now, start
+                        times.forward_before = end_before
+                    if mark & _TIMED:
+                        timed.append((start, end))
                 if recorder is not None:
                     self._record_launch(
                         recorder, step.primitives[i], before, now, start, end, end_before, why
@@ -176,7 +206,7 @@ class Machine:
                 now += durations[i]
                 event = events.get(name)
                 if event is None:
-                    raise self._nobody_records(step.primitives[i])
+                    raise _unmet(step.primitives[i])
                 met = event.time + hop if event.stream != s else event.time
                 if met > floor[s]:
                     floor[s] = met
@@ -186,7 +216,7 @@ class Machine:
             elif act == 4:  # SYNC
                 event = events.get(name)
                 if event is None:
-                    raise self._nobody_records(step.primitives[i])
+                    raise _unmet(step.primitives[i])
                 if event.time > now:
                     yield self.env.timeout(event.time + self._wake - self.env.now)
                     self.blocked += event.time - now
@@ -194,15 +224,31 @@ class Machine:
                     self._host_cause = cause if cause != _INHERIT else event.cause
                 else:
                     now += durations[i]
+                if mark:
+                    timed.append((before, now))
                 if recorder is not None:
                     self._record_sync(recorder, step.primitives[i], before, now, event.serial)
-            else:  # ENTER
+            elif act == 5:  # ENTER
                 self.times.entered = now
+            else:  # HOST, timed
+                now += durations[i]
+                at = now if s < 0 else max(now + launch_latency, free[s], floor[s])
+                timed.append((before if s < 0 else at, at))
+                if recorder is not None:
+                    self._record_host(recorder, step.primitives[i], before, now)
         self.now = now
+        if step.piece is not None and self.watcher is not None:
+            self.watcher.ran(step.piece, timed)
 
     def event(self, name: str) -> EventState:
-        """The latest record of ``name``, to be bound again when its turn comes (see :meth:`bind`)."""
-        return self._events[name]
+        """The latest record of ``name``, to be bound again when its turn comes (see :meth:`bind`).
+
+        Raises :class:`WaitError` when there is none.
+        """
+        state = self._events.get(name)
+        if state is None:
+            raise never_recorded("result.synchronize (process)", name)
+        return state
 
     def bind(self, name: str, state: EventState) -> None:
         """Makes ``name`` mean an earlier record: how the loop refers to the previous iteration's result."""
@@ -219,12 +265,6 @@ class Machine:
         self.blocked += int(self.env.now) - self.now
         self.now = int(self.env.now)
         self._host_cause = _OTHER
-
-    def _nobody_records(self, p: Primitive) -> WaitError:
-        return WaitError(
-            f'operation {p.name} ({p.phase}) waits for event "{p.event}", which nothing recorded before it; '
-            f"the step program must record it in an earlier operation or the previous iteration"
-        )
 
     # -- records -----------------------------------------------------------------------------------------
 
@@ -264,6 +304,10 @@ class Machine:
         recorder.add(
             p.name, p.phase, "synchronize", HOST_LANE, before, now, now, event=p.event or "", link=link
         )
+
+
+def _unmet(p: Primitive) -> WaitError:
+    return never_recorded(f"{p.name} ({p.phase})", p.event or "")
 
 
 def _marked(primitives: Sequence[Primitive]) -> int:

@@ -113,7 +113,7 @@ class Expander:
             *self._translate(by_phase[Phase.PROCESS]),
         ]
         if not self.policies.overlap:
-            launch = _on_one_stream(launch)
+            launch, process = _on_one_stream(launch), _on_one_stream(process)
         return Iteration(tuple(self._translate(by_phase[Phase.RECEIVE])), tuple(launch), tuple(process))
 
     # -- phases that policies reach into ---------------------------------------------------------------
@@ -208,6 +208,7 @@ class Expander:
                     Act.HOST,
                     op.name,
                     op.phase,
+                    stream=stream,
                     host=op.cost,
                     share=op.share,
                     marks=op.marks,

@@ -11,9 +11,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from sim.capabilities import Capabilities
+from sim.program.buffers import parse_access
 
 
 class Phase(StrEnum):
@@ -106,12 +107,20 @@ class Operation(BaseModel):
     on: StreamName | None = None
     when: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = ()
-    #: shared buffers, with an optional row/column range in brackets, as the semantics names them:
-    #: "req_to_token[seq:seq+B]"
+    #: shared buffers with rows and columns (:mod:`sim.program.buffers`): "req_to_token[seq:seq+B]". A host
+    #: operation's accesses are the host's own, or, where it names a stream, of kernels it enqueues there that
+    #: are too small to time
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     #: bytes or direction notes for copies: "h2d" | "d2h" | "d2d"
     direction: Literal["h2d", "d2h", "d2d"] | None = None
+
+    @field_validator("reads", "writes")
+    @classmethod
+    def accesses_can_be_read(cls, accesses: tuple[str, ...]) -> tuple[str, ...]:
+        for access in accesses:
+            parse_access(access)
+        return accesses
 
 
 class Speculation(BaseModel):
