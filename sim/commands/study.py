@@ -77,7 +77,9 @@ def _run(plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, 
     folder.mkdir(parents=True, exist_ok=True)
     with Store(folder / "results.sqlite") as store:
         work = work_of(plan)
-        known = store.known(w.key for w in work) if resume else set()
+        keys = [w.key for w in work]
+        known = store.known(keys) if resume else set()
+        outdated = store.outdated(keys) if resume else 0
         missing = [w for w in work if w.key not in known]
         task = bar.add_task(plan.name, total=len(work), completed=len(known))
         execute(missing, store, executor, lambda: bar.advance(task))
@@ -85,7 +87,9 @@ def _run(plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, 
     bar.update(task, description=f"{plan.name}: drawing")
     report = write(data, folder, jobs)
     bar.update(task, description=plan.name)
-    print(f"{plan.name}: {len(missing)} computed, {len(known)} found stored", file=sys.stderr)
+    print(f"{plan.name}: {len(missing)} runs computed, {len(known)} found stored", file=sys.stderr)
+    if outdated:
+        print(f"{plan.name}: {outdated} stored runs are of another version of the model", file=sys.stderr)
     return report
 
 

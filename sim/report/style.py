@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ RC: dict[str, Any] = {
     "legend.frameon": False,
     "figure.dpi": 100,
     "savefig.dpi": 150,
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",
     "svg.hashsalt": "overlapsim",
 }
 
@@ -55,7 +56,11 @@ def save(draw: Callable[[], Figure], folder: Path, name: str) -> None:
         FigureCanvasAgg(figure).print_png(folder / f"{name}.png", metadata={"Software": None})
         figure.set_layout_engine("none")
         figure.set_dpi(72)
-        FigureCanvasSVG(figure).print_svg(folder / f"{name}.svg", metadata={"Date": None, "Creator": None})
+        text = io.StringIO()
+        FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None, "Creator": None})
+        # A viewer without the font takes one as wide.
+        fonts = "'DejaVu Sans', Verdana, sans-serif"
+        (folder / f"{name}.svg").write_text(text.getvalue().replace("'DejaVu Sans'", fonts), encoding="utf-8")
 
 
 def colours(names: list[str], reference: str | None) -> dict[str, str]:

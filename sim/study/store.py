@@ -93,6 +93,11 @@ class Store:
         rows = self._db.execute("SELECT key FROM results WHERE version = ?", (self.version,))
         return {key for (key,) in rows} & set(keys)
 
+    def outdated(self, keys: Iterable[str]) -> int:
+        """How many of ``keys`` have results of other versions alone."""
+        rows = self._db.execute("SELECT key FROM results WHERE version != ?", (self.version,))
+        return len(({key for (key,) in rows} & set(keys)) - self.known(keys))
+
     def get(self, key: str) -> Any:
         """The result of ``key``. Raises KeyError if this version has none."""
         row = self._db.execute(

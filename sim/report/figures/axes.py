@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +13,28 @@ from sim.report.series import Curve
 
 
 def over(axes: Axes, name: str, values: Sequence[float]) -> None:
-    """An x axis with a tick at every value; logarithmic when the values span more than a decade."""
-    if min(values) > 0 and max(values) / min(values) > 10:
+    """An x axis with ticks at ``values``; logarithmic when they span more than a decade."""
+    if logarithmic(values):
         axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(list(values)))
+    axes.xaxis.set_major_locator(FixedLocator(apart(values)))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_xlabel(name)
+
+
+def logarithmic(values: Sequence[float]) -> bool:
+    return min(values) > 0 and max(values) / min(values) > 10
+
+
+def apart(values: Sequence[float]) -> list[float]:
+    """Those of ``values`` that leave room for writing: the largest, then every one far enough from the last kept."""
+    places = [math.log(v) if logarithmic(values) else v for v in values]
+    room = (max(places) - min(places)) / 11
+    kept: list[tuple[float, float]] = []
+    for place, value in sorted(zip(places, values, strict=True), reverse=True):
+        if not kept or kept[-1][0] - place >= room:
+            kept.append((place, value))
+    return sorted(value for _, value in kept)
 
 
 def curve(axes: Axes, line: Curve, colour: str, bars: str | None, offset: float = 0.0, **style: Any) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from sim.report.figures.axes import curve, over
+from sim.report.figures.axes import apart, curve, over
 from sim.report.series import Curve
 from sim.report.style import GREY, canvas
+from sim.report.text import percent
 
 
 def draw(
@@ -24,15 +25,11 @@ def draw(
         curve(panel, line, colours[line.variant], "pi95")
         over(panel, x, line.x)
         panel.margins(y=0.22)
-        for a, y, part in zip(line.x, line.y, share.y, strict=True):
-            if y is not None and part is not None:
+        for a, y, bar, part in zip(line.x, line.y, line.pi95, share.y, strict=True):
+            if y is not None and part is not None and a in apart(line.x):
+                top = max(y, bar[1]) if bar else y
                 panel.annotate(
-                    f"{100 * part:+.1f} %".replace("-", "−"),
-                    (a, y),
-                    (0, 7),
-                    textcoords="offset points",
-                    ha="center",
-                    fontsize=6.5,
+                    percent(part, 1), (a, top), (0, 4), textcoords="offset points", ha="center", fontsize=6.5
                 )
         low, high = panel.get_ylim()
         if high - low < 2:  # µs: nothing to see, and no axis of rounding errors

@@ -39,7 +39,7 @@ _SECTION_OF = {
 #: iterations alternate between two shades of a device lane
 SHADES = ("#3c6e71", "#84a9ac")
 #: share of the window that one character takes, and a box too narrow for a border
-_CHARACTER, _NARROW = 0.0062, 0.004
+_CHARACTER, _NARROW = 0.0056, 0.004
 
 
 @dataclass(frozen=True)

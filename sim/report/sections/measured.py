@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import fmean
 
 from sim.report.data import StudyData
-from sim.report.document import Figure, Section, Table
+from sim.report.document import Block, Figure, Section, Table
 from sim.report.figures import agreement
 from sim.report.figures.agreement import Comparison
 from sim.report.series import x_factor
 from sim.report.style import colours
-from sim.report.text import number, percent, short, span
+from sim.report.text import number, percent, percent_span, short, span
+from sim.stats.paired import paired
 
 
 def comparisons(data: StudyData) -> list[Comparison]:
@@ -68,8 +70,43 @@ def section(data: StudyData) -> Section:
             Table(
                 ["variant", "role", x, "measured, µs", "simulated, µs", "error", "pi95, µs", "inside"], rows
             ),
+            *_differences(data, every),
         ],
     )
+
+
+def _differences(data: StudyData, every: list[Comparison]) -> list[Block]:
+    """Measured and simulated change of the cycle from the reference, where both were measured."""
+    rows = []
+    x = x_factor(data)
+    assert x is not None
+    for variant in data.variants():
+        for value in data.factors[x]:
+            here = [c for c in every if c.x == value]
+            ours = [c.measured_us for c in here if c.variant == variant]
+            theirs = [c.measured_us for c in here if c.variant == data.study.reference]
+            if variant == data.study.reference or not ours or not theirs:
+                continue
+            measured = fmean(ours) / fmean(theirs) - 1
+            pair = paired(data.find(data.reference, {x: value}), data.find(variant, {x: value}), "cycle_us")
+            assert pair is not None
+            pi95 = pair.relative.pi95
+            inside = "–" if pi95 is None else "yes" if pi95[0] <= measured <= pi95[1] else "**no**"
+            rows.append(
+                [
+                    variant,
+                    short(value),
+                    percent(measured, 1),
+                    percent(pair.relative.mean, 1),
+                    percent_span(pi95, 1),
+                    inside,
+                ]
+            )
+    if not rows:
+        return []
+    headers = ["variant", x, "measured", "simulated", "pi95", "inside"]
+    caption = f"Change of the cycle from {data.study.reference} (mean of its boots), measured and simulated"
+    return [Table(headers, rows, caption)]
 
 
 def sentences(data: StudyData) -> list[str]:

@@ -244,7 +244,34 @@ def where(data: StudyData, grid: Mapped) -> str:
         parts.append(
             f"{at} appears at a ratio of host to device cost of {_range(matching)}, where {joined(others)}"
         )
-    return f"No machine of the map shows the published shape: {'; '.join(parts)}."
+    return f"No machine of the map shows the published shape: {'; '.join(parts)}.{_order(data, grid)}"
+
+
+def _order(data: StudyData, grid: Mapped) -> str:
+    """Where the last published point at least loses clearly more than the first, as published, and how much."""
+    points = _points(data)
+    first, last = grid.changes[0], grid.changes[-1]
+    if len(points) < 2 or points[-1].change_percent >= points[0].change_percent:
+        return ""
+    names = [f"{p.factor} {short(p.value)}" for p in (points[0], points[-1])]
+    clearly = last < first - points[-1].tolerance_points
+    on = {r: [cell for cell in cells if clearly[cell]] for r, cells in _ratios(data).items()}
+    ratios = [r for r, cells in on.items() if cells]
+    if not ratios:
+        return f" Nowhere is the loss at {names[1]} clearly larger than at {names[0]}."
+    cells = [cell for there in on.values() for cell in there]
+    sides = [
+        joined(sorted({_SIDES[str(side[cell])] for cell in cells}))
+        for side in (grid.sides[0], grid.sides[-1])
+    ]
+    return (
+        f" A clearly larger loss at {names[1]} than at {names[0]} appears at a ratio of {_range(ratios)}: there "
+        f"{names[0]} is limited by {sides[0]} ({_between([first[cell] for cell in cells])} %) and {names[1]} by "
+        f"{sides[1]} ({_between([last[cell] for cell in cells])} %)."
+    )
+
+
+_SIDES = {"gpu": "the device", "host": "the host", "exposed": "exposed host time", "": "neither side"}
 
 
 def _range(values: Sequence[float]) -> str:
@@ -252,7 +279,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _between(values: Sequence[float]) -> str:
-    low, high = _signed(min(values), 1), _signed(max(values), 1)
+    low, high = (_signed(end, 1).replace("−0.0", "0.0") for end in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
 
