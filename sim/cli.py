@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from sim.console import print_input_error
-from sim.errors import InputError
+from sim.errors import InputError, WaitError
 
 #: command -> module whose `command` (a function) or `app` (several of them) it is
 COMMANDS = {
@@ -71,6 +71,9 @@ def main(arguments: list[str] | None = None) -> None:
         build(arguments)(args=arguments, prog_name="overlapsim")
     except InputError as error:
         print_input_error(error)
+        sys.exit(2)
+    except WaitError as error:  # a step program that can never go on
+        print(f"overlapsim: {error}", file=sys.stderr)
         sys.exit(2)
 
 

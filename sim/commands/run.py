@@ -12,6 +12,7 @@ from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table
 from sim.errors import InputError, Problem
 from sim.files import check_writable, json_text, write_atomically
+from sim.hazards.text import harmful, line, verdict
 
 
 def command(
@@ -31,6 +32,9 @@ def command(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a Perfetto trace.")
     ] = None,
+    fail_on_hazard: Annotated[
+        bool, typer.Option("--fail-on-hazard", help="Exit with 1 on a harmful conflict over a shared buffer.")
+    ] = False,
 ) -> None:
     """Simulate one scenario and print a short table."""
     options = {"run.replications": ("--replications", replications), "run.seed": ("--seed", seed)}
@@ -53,6 +57,8 @@ def command(
     print_summary(result)
     if json:
         write_atomically(json, json_text(result))
+    if fail_on_hazard and harmful(result["hazards"]):
+        raise typer.Exit(1)
 
 
 def _fraction(text: str | None) -> float | None:
@@ -91,10 +97,8 @@ def print_summary(result: dict[str, Any]) -> None:
     ]
     if result["extrapolated"]:
         rows.append(["extrapolated", ", ".join(result["extrapolated"])])
-    rows += [
-        ["hazard", "{severity}: {kind} on {buffer}, {count} times".format(**h)]
-        for h in result["hazards"] or []
-    ]
+    rows.append(["shared buffers", verdict(result["hazards"])])
+    rows += [["hazard", line(h)] for h in result["hazards"] or []]
     rows += [["note", note] for note in result["notes"]]
     print_table(["", ""], rows)
 
