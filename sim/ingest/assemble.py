@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sim.config.profile import Cost
 from sim.ingest.deflate import SECTION_ERROR, Inflation
 from sim.ingest.pieces import Piece, Pieces
-from sim.program.step_program import Kind, Operation, Phase
+from sim.program.step_program import Kind, Operation, Phase, StepProgram
 
 #: batches at which costs are tabulated
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -62,6 +62,41 @@ def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[O
             )
         )
     return found
+
+
+def program(engine: list[Pieces], inflation: Inflation) -> StepProgram:
+    """The step program of an engine: its traced decode iteration and the template's rest.
+
+    Where no trace separates batch selection from preparation, it opens the preparation.
+    """
+    template = engine[0].template
+    listed: list[Operation] = []
+    traced = operations(engine, inflation, template.label)
+    for op in traced:
+        if op.phase is Phase.PREPARE and not any(x.phase in (Phase.SCHEDULE, Phase.PREPARE) for x in listed):
+            cost = host_cost("schedule", template.label)
+            listed.append(Operation(phase=Phase.SCHEDULE, name="schedule", kind=Kind.HOST, cost=cost))
+        if op.phase is Phase.PREPARE and not any(x.phase is Phase.PREPARE for x in listed):
+            listed += template.changed
+        if op.name in template.optional:
+            listed.append(template.optional[op.name])
+        listed.append(op)
+    return StepProgram(
+        algorithm=template.algorithm, engine=template.engine, description=template.description, status="measured",
+        source=f"{file_names(engine)}; order of calls and kernels as traced, meaning of events from the engine's source",
+        capabilities=template.capabilities, speculation=template.speculation,
+        admission_min_free=template.admission_min_free, operations=tuple(listed), prefill=template.prefill,
+    )
+
+
+def split_schedule(costs: dict[str, Cost], label: str, before: Cost) -> None:
+    """Takes batch selection out of the prepare cost where the traces do not separate the two."""
+    prepare = costs[host_cost("prepare", label)]
+    name = host_cost("schedule", label)
+    whole = np.array(prepare.value) + (np.array(costs[name].value) if name in costs else 0.0)
+    rest = whole - np.array(before.value)
+    costs[host_cost("prepare", label)] = prepare.model_copy(update={"value": rounded(np.maximum(rest, 0.0))})
+    costs[name] = before
 
 
 def host_cost(section: str, label: str) -> str:
@@ -129,7 +164,7 @@ def host_costs(
         moved = _sections_over_batches(engine, inflation.moved(kind, spread), totals, graph_call)
         for s, (value, _) in moved.items():
             variance[s] += float(np.mean(value / central[s][0] - 1)) ** 2
-    names = ", ".join(_file(p) for p in engine)
+    names = file_names(engine)
     costs = {}
     for s, (value, group) in central.items():
         if group in totals:
@@ -166,34 +201,6 @@ def _sections_over_batches(
     return found
 
 
-#: relative uncertainty of a device duration read off a trace (the profiler adds up to half a microsecond to the gap
-#: between kernels); what all iterations of an engine share is made good by a graph fitted on whole cycles
-TRACED_SD = 0.01
-
-
-def device_costs(engine: list[Pieces], skip: set[str]) -> dict[str, Cost]:
-    """Seam kernels and copies: duration with the gap to the next queued kernel, over the batches traced."""
-    found: dict[str, dict[int, list[float]]] = {}
-    for p in engine:
-        for piece in p.pieces.values():
-            if piece.row is not None and piece.row.cost and piece.row.cost not in skip:
-                found.setdefault(piece.row.cost, {}).setdefault(p.traced.batch, []).append(piece.device)
-    names = ", ".join(_file(p) for p in engine)
-    costs = {}
-    for name, by_batch in found.items():
-        batches = tuple(sorted(by_batch))
-        values = tuple(round(float(np.mean(by_batch[b])), 3) for b in batches)
-        costs[name] = Cost(
-            value=values if len(batches) > 1 else values[0],
-            batch=batches if len(batches) > 1 else None,
-            valid_range={"batch": (batches[0], batches[-1])},
-            boot_sd=TRACED_SD,
-            status="measured",
-            source=f"{names}: median over iterations, gap to the next kernel of the stream included",
-        )
-    return costs
-
-
 def _over_batches(batches: list[int], values: list[float | None]) -> NDArray[np.float64]:
     known = sorted((b, v) for b, v in zip(batches, values, strict=True) if v is not None)
     return np.interp(BATCHES, [b for b, _ in known], [v for _, v in known])
@@ -203,5 +210,6 @@ def rounded(values: NDArray[np.float64]) -> tuple[float, ...]:
     return tuple(round(float(v), 2) for v in values)
 
 
-def _file(p: Pieces) -> str:
-    return p.traced.trace.path.rsplit("/", 1)[-1]
+def file_names(engine: list[Pieces]) -> str:
+    """The traces' file names, for sources."""
+    return ", ".join(p.traced.trace.path.rsplit("/", 1)[-1] for p in engine)

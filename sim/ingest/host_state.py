@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 from scipy.stats import norm
 
+from sim.ingest.iterations import TracedProgram
+
 #: residuals beyond about twice this relative size count linearly, so a burst in one section does not move a row
 ROBUST_SCALE = 0.05
 #: how strictly the states are held free of a trend over the batch (log units over the range of batches)
@@ -83,7 +85,11 @@ def fit_states(
     )
 
 
-def state_quantiles(states: NDArray[np.float64], at: tuple[float, ...]) -> dict[str, float]:
+#: probabilities a profile states
+PROBABILITIES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
+
+
+def state_quantiles(states: NDArray[np.float64]) -> dict[str, float]:
     """Quantiles of a new boot's state, relative to the median.
 
     A few dozen rows say too little about tails to read quantiles off them, and slow states reach further than fast
@@ -92,5 +98,16 @@ def state_quantiles(states: NDArray[np.float64], at: tuple[float, ...]) -> dict[
     logs = np.log(states / np.median(states))
     below = float(np.sqrt(np.mean(logs[logs <= 0] ** 2)))
     above = float(np.sqrt(np.mean(logs[logs >= 0] ** 2)))
-    z = norm.ppf(at)
-    return {str(p): round(float(np.exp(v * (below if v < 0 else above))), 3) for p, v in zip(at, z, strict=True)}
+    z = norm.ppf(PROBABILITIES)
+    return {
+        str(p): round(float(np.exp(v * (below if v < 0 else above))), 3) for p, v in zip(PROBABILITIES, z, strict=True)
+    }
+
+
+def within_run(traces: list[TracedProgram]) -> float:
+    """Relative spread of an iteration's host time within a run: the traces' median absolute deviation."""
+    spread = []
+    for traced in traces:
+        host = np.array([i.host for i in traced.iterations])
+        spread.append(1.4826 * float(np.median(np.abs(host / np.median(host) - 1))))
+    return round(float(np.median(spread)), 3)

@@ -57,6 +57,8 @@ class Iteration:
     length: float
     batch: int | None
     entries: list[Entry]
+    #: device start and end of each entry's activities (its host time where it has none)
+    device: list[tuple[float, float]]
     #: device start of the largest graph: cycles of traces are measured from target to target
     target_start: float
     #: device span of every graph, in order
@@ -86,6 +88,10 @@ class TracedProgram:
     first: int
     notes: list[str] = field(default_factory=list)
 
+    def times(self, iteration: int, entry: int) -> tuple[float, float]:
+        """Device start and end of one entry of one used iteration."""
+        return self.iterations[iteration].device[entry]
+
     @property
     def cycle(self) -> float:
         """Median of target start to target start, microseconds."""
@@ -108,13 +114,15 @@ def split(trace: Trace) -> list[Iteration]:
         if not graphs:
             continue  # a prefill or an idle turn of the loop
         target = max(graphs, key=lambda c: len(c.activities))
+        entries, device = _entries(trace, calls, begin, end, following)
         iterations.append(
             Iteration(
                 index=index,
                 start=begin,
                 length=end - begin,
                 batch=_batch(trace, begin, end),
-                entries=_entries(trace, calls, begin, end, following),
+                entries=entries,
+                device=device,
                 target_start=target.activities[0].start,
                 graphs=tuple(c.activities[-1].end - c.activities[0].start for c in graphs),
             )
@@ -229,7 +237,7 @@ def _stream_neighbours(activities: list[Activity]) -> dict[Activity, tuple[float
 
 def _entries(
     trace: Trace, calls: list[Call], begin: float, end: float, following: dict[Activity, tuple[float, float]]
-) -> list[Entry]:
+) -> tuple[list[Entry], list[tuple[float, float]]]:
     points: list[tuple[float, float, str, str, Call | None]] = []
     minor = []
     for c in calls:
@@ -245,17 +253,20 @@ def _entries(
     # stable for equal times: an opening before what lies in it, a closing after
     points.sort(key=lambda p: (p[0], {"open": 0, "close": 2}.get(p[2], 1)))
     entries = []
+    times = []
     last = begin
     for start, stop, kind, label, call in points:
         count = bisect_left(trace.operators, start) - bisect_left(trace.operators, last)
         queries = bisect_left(minor, start) - bisect_left(minor, last)
         device: dict[str, float] = {}
+        span = (start, stop)
         stream, activity, nodes = (-1, -1), "", 0
         if call is not None and call.activities:
             own = call.activities
             before, _ = following[own[0]]
             _, after = following[own[-1]]
             stream, activity, nodes = own[0].stream, own[0].name, len(own)
+            span = (own[0].start, own[-1].end)
             device = {
                 "span": own[-1].end - own[0].start,
                 "pitch": after - own[0].start,
@@ -266,8 +277,9 @@ def _entries(
             Entry(kind, label, start - begin, max(0.0, start - last), count, queries, stop - start,
                   nodes=nodes, stream=stream, activity=activity, **device)
         )
+        times.append(span)
         last = max(last, stop)
-    return entries
+    return entries, times
 
 
 def _label(call: Call) -> str:

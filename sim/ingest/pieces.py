@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sim.ingest.deflate import EMPTY, Stretch, call_of, gap_of
 from sim.ingest.iterations import Entry, TracedProgram
 from sim.ingest.kineto import CallKind
-from sim.ingest.templates import Row, Template, align
+from sim.ingest.template import Row, Template, align
 from sim.program.step_program import Kind, Phase
 
 #: a launch whose kernel starts at least this long (µs) after it was queued behind other work
@@ -32,6 +32,8 @@ class Piece:
     #: a graph's launch call, whose unprofiled cost is a primitive
     graph_calls: int = 0
     nodes: int = 0
+    activity: str = ""
+    stream: tuple[int, int] = (-1, -1)
 
 
 @dataclass
@@ -45,6 +47,11 @@ class Pieces:
     folded: list[str] = field(default_factory=list)
     #: the template row of each entry
     rows: list[Row | None] = field(default_factory=list)
+
+    def span(self, name: str) -> float:
+        """Device span of an operation without the gap after it (µs)."""
+        row = self.pieces[name].row
+        return next(e.span for e, r in zip(self.traced.entries, self.rows, strict=True) if r is row)
 
     def section(self, name: str) -> Stretch:
         """Traced host time of the program's operations of a section."""
@@ -83,7 +90,7 @@ def read(traced: TracedProgram, template: Template) -> Pieces:
         piece = _piece(out, row.name, row.phase, row.section, row.operation, row)
         piece.host += carried + gap + call
         piece.device += carried_device + (device_time(entry) if entry.nodes else 0.0)
-        piece.nodes = entry.nodes
+        piece.nodes, piece.activity, piece.stream = entry.nodes, entry.activity, entry.stream
         if entry.kind is CallKind.GRAPH:
             piece.device = carried_device + entry.pitch if entry.pitch - entry.span < LONGEST_GAP else entry.span
             piece.graph_calls += 1

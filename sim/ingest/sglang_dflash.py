@@ -1,90 +1,30 @@
-"""What an engine's decode iteration looks like in a trace, entry by entry, and what each entry means.
+"""SGLang's DFLASH worker: what its traces show (order of semantics 1.7 and 1.8) and what they do not.
 
-A trace shows calls and kernels; names of operations, their phases, what they read, and which record a wait refers
-to come from here. A template is matched to the trace as a longest common subsequence: entries it does not know
-are folded into the operation that follows, rows that the trace lacks are skipped.
+The two releases differ in the relay, the fence, the head of the drafter and the stream of the result copies. Names
+of kernels are read off traces; the meaning of records and waits is the released source's.
 """
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
-from sim.program.step_program import Kind, Mark, Phase, StreamName
+from sim.capabilities import (
+    Capabilities,
+    Carry,
+    HostLengthNeed,
+    LengthSource,
+    PrepStream,
+    ReadEnd,
+    WriteFence,
+)
+from sim.config.profile import Cost
+from sim.ingest.template import Row, Template
+from sim.program.step_program import Kind, Mark, Operation, Phase, Speculation, StreamName
 
-Role = Literal["keep", "policy", "fold"]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One expected entry.
-
-    ``kind`` and ``pattern`` select it (kind of the call or open/close; pattern searched in the kernel's or the
-    annotation's name). ``role``: keep it as an operation, drop it because a policy inserts it, or fold its time
-    into the operation that follows. ``before`` names a host operation for the gap in front of the entry, of
-    phase ``before_phase``; without it the gap belongs to the entry's own operation.
-    """
-
-    kind: str
-    pattern: str
-    role: Role
-    name: str = ""
-    phase: Phase = Phase.FORWARD
-    section: str = ""
-    operation: Kind = Kind.KERNEL
-    stream: StreamName | None = None
-    cost: str | None = None
-    event: str | None = None
-    on: StreamName | None = None
-    when: tuple[str, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    direction: Literal["h2d", "d2h", "d2d"] | None = None
-    before: str = ""
-    before_phase: Phase | None = None
-    before_section: str = ""
-
-    def matches(self, kind: str, label: str) -> bool:
-        return self.kind == kind and re.search(self.pattern, label) is not None
-
-
-@dataclass(frozen=True)
-class Template:
-    """Rows in trace order. ``traces_name_events`` would be False for engines whose traces need no help."""
-
-    algorithm: str
-    engine: str
-    rows: tuple[Row, ...]
-
-
-def align(template: Template, entries: list[tuple[str, str]]) -> list[Row | None]:
-    """The row each (kind, label) entry stands for, or None, by longest common subsequence."""
-    rows = template.rows
-    n, m = len(entries), len(rows)
-    best = [[0] * (m + 1) for _ in range(n + 1)]
-    for i in range(n - 1, -1, -1):
-        for j in range(m - 1, -1, -1):
-            skip = max(best[i + 1][j], best[i][j + 1])
-            hit = 1 + best[i + 1][j + 1] if rows[j].matches(*entries[i]) else 0
-            best[i][j] = max(skip, hit)
-    found: list[Row | None] = []
-    i = j = 0
-    while i < n:
-        if j < m and rows[j].matches(*entries[i]) and best[i][j] == 1 + best[i + 1][j + 1]:
-            found.append(rows[j])
-            i, j = i + 1, j + 1
-        elif j < m and best[i][j + 1] >= best[i + 1][j]:
-            j += 1
-        else:
-            found.append(None)
-            i += 1
-    return found
-
-
-# -- SGLang's DFLASH worker -------------------------------------------------------------------------------
-# Order of semantics 1.7 (0.5.14) and 1.8 (0.5.15), read off the released sources; names of kernels off traces.
+BLOCK = 16
+SPECULATION = Speculation(kind="block", block_size=BLOCK, min_block_size=2, max_block_size=32)
+#: the older release's own arithmetic of a safe upper bound, which the policy `bound` inserts
+BOUND_US = 4.0
 
 _SCHEDULE_STREAM = StreamName.SCHEDULE
 _F = StreamName.FORWARD
@@ -251,8 +191,120 @@ def _after_forward(v15: bool) -> list[Row]:
     return [r for r in rows if r is not None]
 
 
-def _dflash(engine: str, v15: bool) -> Template:
-    return Template("dflash", engine, (*_until_forward(v15), *_forward(v15), *_after_forward(v15)))
+def _changed(v15: bool) -> tuple[Operation, ...]:
+    """Filter and merge of the batch, once in a while (semantics 1.7 rows 2 and 2')."""
+
+    def pair(name: str, fact: str) -> list[Operation]:
+        return [
+            Operation(phase=Phase.SCHEDULE, name=name, kind=Kind.HOST, cost=f"host.{name}", when=(fact,)),
+            Operation(phase=Phase.SCHEDULE, name=f"{name}.rows", kind=Kind.KERNEL, stream=_SCHEDULE_STREAM,
+                      cost="batch.rows", when=(fact,)),
+        ]
+
+    drain = Operation(phase=Phase.SCHEDULE, name="filter.allocated", kind=Kind.SYNCHRONIZE, on=_SCHEDULE_STREAM,
+                      when=("filtered",))
+    return (*pair("filter", "filtered"), *(() if v15 else (drain,)), *pair("merge", "merged"))
 
 
-TEMPLATES = {t.engine: t for t in (_dflash("sglang-0.5.15", True), _dflash("sglang-0.5.14", False))}
+def _prefill(v15: bool, label: str) -> tuple[Operation, ...]:
+    """Prefill (semantics 1.10, 2.7): the host builds device tensors from lists after the target forward was enqueued,
+    which waits for it."""
+    own = "" if v15 else f".{label}"
+    copies = StreamName.COPY if v15 else _F
+
+    def op(phase: Phase, name: str, kind: Kind, **more: Any) -> Operation:
+        return Operation(phase=phase, name=name, kind=kind, **more)
+
+    prompt = "req_to_token[0:prompt]"
+    join = (op(Phase.COPY, "copy.join", Kind.WAIT, stream=copies, on=_F),) if v15 else ()
+    return (
+        op(Phase.RECEIVE, "receive", Kind.HOST, cost=f"host.{label}.receive"),
+        op(Phase.SCHEDULE, "schedule", Kind.HOST, cost=f"host.{label}.schedule"),
+        op(Phase.PREPARE, "prefill.prepare", Kind.HOST, cost="host.prefill.prepare"),
+        op(Phase.PREPARE, "prefill.write_rows", Kind.KERNEL, stream=_SCHEDULE_STREAM, cost="prefill.write_rows",
+           writes=(prompt, "allocator")),
+        op(Phase.ENTER, "enter.join", Kind.WAIT, stream=_F, on=_SCHEDULE_STREAM),
+        op(Phase.ENTER, "prefill.enter", Kind.HOST, cost="host.prefill.enter"),
+        op(Phase.FORWARD, "prefill.input_ids", Kind.COPY, stream=_F, cost="prefill.input_ids", direction="h2d"),
+        op(Phase.FORWARD, "prefill.target", Kind.KERNEL, stream=_F, cost="prefill.target", host="host.prefill.target",
+           marks=(Mark.TARGET,), reads=(prompt,), writes=("kv[0:prompt]",)),
+        op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=_F, cost=f"dflash.publish{own}",
+           writes=("future_map.new_seq_lens[rows]",)),
+        op(Phase.FORWARD, "prefill.lists_to_device", Kind.SYNCHRONIZE, on=_F),
+        op(Phase.FORWARD, "prefill.append", Kind.KERNEL, stream=_F, cost="prefill.append", host=f"host.{label}.tail",
+           share=0.9, writes=("draft_kv[0:prompt]",)),
+        op(Phase.FORWARD, "stash", Kind.STASH, stream=_F, cost=f"dflash.stash{own}", host=f"host.{label}.tail",
+           share=0.1, writes=("future_map.verified_id[rows]",)),
+        *join,
+        op(Phase.COPY, "copy.tokens", Kind.COPY, stream=copies, cost="dflash.copy.tokens", direction="d2h"),
+        op(Phase.COPY, "copy_done", Kind.RECORD, stream=copies, event="copy_done"),
+        op(Phase.COPY, "copy.finish", Kind.HOST, cost=f"host.{label}.copy", share=0.5),
+        op(Phase.QUEUE, "queue", Kind.HOST, cost=f"host.{label}.queue"),
+        op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process", stream=_SCHEDULE_STREAM,
+           writes=(prompt, "allocator")),
+    )
+
+
+#: operations outside a steady decode iteration, which no decode trace shows
+ASSUMED = {
+    "host.filter": Cost(
+        value=100.0, per_batch=1.0, status="assumed",
+        source="about ten index kernels and their Python at call.launch each; semantics 2.2 expects 100-200 us",
+    ),
+    "host.merge": Cost(
+        value=100.0, per_batch=1.0, status="assumed",
+        source="CPU concatenations and one device concatenation; semantics 2.2 expects 100-200 us",
+    ),
+    "batch.rows": Cost(value=20.0, status="assumed", source="about ten index kernels of 2 us on the schedule stream"),
+    "host.prefill.prepare": Cost(
+        value=250.0, per_batch=15.0, status="assumed",
+        source="batch building and allocation of a prefill; priced as decode preparation of the same rows",
+    ),
+    "host.prefill.enter": Cost(value=150.0, status="assumed", source="as a decode's forward entry"),
+    "host.prefill.target": Cost(
+        value=11_000.0, status="assumed",
+        source="an eager prefill is bound by its launches; about what churn runs of SGLang 0.5.15 on an H200 show",
+    ),
+    "prefill.write_rows": Cost(value=5.0, status="assumed", source="one small kernel and two pinned copies"),
+    "prefill.input_ids": Cost(value=2.0, status="assumed", source="one pinned copy of the prompt's tokens"),
+    "prefill.append": Cost(
+        value=100.0, per_token=0.35, status="assumed",
+        source="decode append per token (512 tokens at batch 32) in traces of SGLang 0.5.15 on an H200",
+    ),
+}
+
+
+def _template(v15: bool) -> Template:
+    label = "v0515" if v15 else "v0514"
+    switch = Operation(phase=Phase.PREPARE, name="prepare.plan_switch", kind=Kind.HOST, cost=f"host.{label}.plan_switch",
+                       when=("plan_stream",))
+    return Template(
+        algorithm="dflash",
+        engine="sglang-0.5.15" if v15 else "sglang-0.5.14",
+        label=label,
+        description="block drafting with a five-layer drafter; "
+        + ("unified relay through the FutureMap, head folded into the draft graph, results on a copy stream"
+           if v15 else "direct carry, eager head, own fence verify_done, results on the forward stream"),
+        rows=(*_until_forward(v15), *_forward(v15), *_after_forward(v15)),
+        capabilities=Capabilities(
+            length_source=LengthSource.PUBLISHED,
+            host_length_need=HostLengthNeed.NONE if v15 else HostLengthNeed.BOUND,
+            relay_schema=("verified_id",),
+            carry=Carry.BY_ROW if v15 else Carry.BY_REF_IF_UNCHANGED,
+            read_end=ReadEnd.PRE_REPLAY,
+            write_fence=WriteFence.SCHEDULER if v15 else WriteFence.SELF,
+            decode_prep=PrepStream.SCHEDULE,
+            consumes_host_lengths=not v15,
+        ),
+        speculation=SPECULATION,
+        admission_min_free="refill_batching",
+        changed=_changed(v15),
+        optional={} if v15 else {"prepare.lengths": switch},
+        prefill=_prefill(v15, label),
+        bound_us=0.0 if v15 else BOUND_US,
+        assumed=ASSUMED,
+    )
+
+
+V0515, V0514 = _template(True), _template(False)
+TEMPLATES = {t.engine: t for t in (V0515, V0514)}
