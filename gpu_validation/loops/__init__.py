@@ -38,6 +38,7 @@ def synchronous(server: Server) -> None:
 
 def run(server: Server) -> None:
     """The loop that the server's policies ask for, to the last request."""
+    server.lap("start")
     if server.policies.overlap:
         overlapped(server)
     else:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gpu_validation import kernels
 from gpu_validation.device.backend import Backend
 from gpu_validation.loops import run
+from gpu_validation.observe.run_record import RunRecord, record_of
 from gpu_validation.observe.sections import Lap, SectionLog
 from gpu_validation.runtime.pool import RequestPool
 from gpu_validation.runtime.server import RunOptions, Server
 from gpu_validation.runtime.shapes import ModelShape
+from gpu_validation.runtime.sizes import Sizes
 from gpu_validation.runtime.step import Step
 from gpu_validation.runtime.streams import Streams
 from gpu_validation.spec import BLOCKS, worker_named
@@ -19,22 +20,6 @@ from gpu_validation.spec.base import Setting, Worker
 from sim.errors import InputError, Problem
 from sim.program.policies import Policies
 from sim.serving.workload import Workload
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """``rows`` requests at once, each of at most ``prompt`` + ``output`` tokens."""
-
-    rows: int
-    prompt: int
-    output: int
-    graph_batches: tuple[int, ...]
-
-    def width(self, block: int) -> int:
-        """Positions of a pool row: the last request may overshoot by a block, and two more are reserved
-        ahead.
-        """
-        return -(-(self.prompt + self.output + 4 * block) // 64) * 64
 
 
 class Built:
@@ -108,6 +93,12 @@ class _Nowhere:
     def publish(self, step: Step, new_lengths: object, result: object) -> None: ...
 
     def self_fence(self, step: Step) -> None: ...
+
+
+def run_once(built: Built, policies: Policies, workload: Workload, options: RunOptions) -> RunRecord:
+    """One whole run and its record."""
+    server, log = built.run(policies, workload, options)
+    return record_of(server, log, options.concurrency)
 
 
 def tokens_of(server: Server) -> Sequence[list[int]]:

@@ -43,7 +43,8 @@ class RunOptions:
 
     ``forced``: take acceptance from the workload's table (keyed by request and token position) instead of
     the drafts.
-    ``prefill_tokens``: prompt tokens one prefill takes. ``debug``: poison what was read.
+    ``prefill_tokens``: prompt tokens one prefill takes. ``debug``: poison what was read. ``poll``: look at the
+    result until it is there instead of blocking, so that no section follows a wake (calibration only).
     """
 
     concurrency: int
@@ -51,6 +52,7 @@ class RunOptions:
     prefill_tokens: int = 8192
     work: HostWork = NO_WORK
     debug: bool = False
+    poll: bool = False
 
 
 @dataclass(slots=True)
@@ -165,6 +167,10 @@ class Server:
 
     def process(self, step: Step) -> None:
         """Wait for a result, then go through its rows."""
+        if self.options.poll:
+            while not step.copy_done.query():
+                pass
+            self.lap("result.poll")
         step.copy_done.synchronize()
         self.lap("result.synchronize")
         batch, work = step.batch, self.options.work

@@ -28,9 +28,7 @@ def policies(
     overlap: bool = True,
     pinned: bool = True,
 ) -> Policies:
-    return Policies(
-        relay, host_lengths, barrier, placement, prep_stream, overlap, PLATFORMS["cuda"], pinned
-    )
+    return Policies(relay, host_lengths, barrier, placement, prep_stream, overlap, PLATFORMS["cuda"], pinned)
 
 
 def engine(
@@ -71,9 +69,7 @@ def combinations(source: LengthSource) -> Iterator[Policies]:
     for relay, lengths, barrier, placement, stream in axes:
         chosen = policies(relay, lengths, barrier, placement, stream)
         if source is LengthSource.HOST_KNOWN and (
-            relay is Relay.DIRECT_CARRY
-            or lengths is not HostLengths.NONE
-            or barrier is Barrier.SELF_FENCE
+            relay is Relay.DIRECT_CARRY or lengths is not HostLengths.NONE or barrier is Barrier.SELF_FENCE
         ):
             continue
         yield chosen

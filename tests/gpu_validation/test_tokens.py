@@ -165,9 +165,7 @@ def test_without_a_barrier_a_recycled_row_is_rewritten_under_a_running_forward(
     for barrier in (Barrier.READ_DONE, Barrier.COARSE, Barrier.UNGUARDED):
         launched.clear()
         intact.clear()
-        server = built.server(
-            policies(barrier=barrier), workload(5), RunOptions(4), SectionLog().lap()
-        )
+        server = built.server(policies(barrier=barrier), workload(5), RunOptions(4), SectionLog().lap())
         decode = server._decode
 
         def remember(batch: Batch, server: Server = server, decode: object = decode) -> Step:

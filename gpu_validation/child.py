@@ -1,0 +1,133 @@
+"""One process start of a measurement: ``python -m gpu_validation.child KIND …``; see :mod:`gpu_validation.starts`.
+
+Writes one file a finished piece into the raw folder and skips pieces that are there. Ends with status 2 and a message
+when the input or the device is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sim.console import print_input_error
+from sim.errors import InputError
+from sim.files import write_atomically
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=["calibrate", "validate"])
+    parser.add_argument("--raw", type=Path, required=True)
+    parser.add_argument("--start", type=int, required=True)
+    parser.add_argument("--backend", choices=["torch", "cpu"], required=True)
+    parser.add_argument("--models", required=True)
+    parser.add_argument("--algorithm", default="dflash")
+    parser.add_argument(
+        "--deadline", type=float, required=True, help="process clock at which to stop, epoch s"
+    )
+    given = parser.parse_args()
+    try:
+        Start(given).run()
+    except InputError as error:
+        print_input_error(error)
+        sys.exit(2)
+
+
+class Start:
+    def __init__(self, given: argparse.Namespace):
+        import torch
+
+        from gpu_validation import settings
+        from gpu_validation.device import open_backend
+        from gpu_validation.device.guard import check_idle
+
+        # Inference only; a collector that runs when it likes would be a host section of its own.
+        torch.set_grad_enabled(False)
+        torch.set_num_threads(1)
+        self.given = given
+        self.load = settings.DEVICE if given.backend == "torch" else settings.STAND_IN
+        self.backend = open_backend(given.backend)
+        check_idle(self.backend)
+
+    def run(self) -> None:
+        given = self.given
+        if given.kind == "calibrate":
+            self._piece("primitives", self._primitives)
+        for model in given.models.split(","):
+            if given.kind == "calibrate":
+                self._piece(model, partial(self._calibrate, model))
+            else:
+                self._validate(model)
+            self.backend.release()
+
+    def _piece(self, name: str, make: Any) -> None:
+        """Make and store one piece unless it is there or time is up."""
+        path = self.given.raw / f"{self.given.kind}-{self.given.start}-{name}.json"
+        if path.is_file() or time.time() > self.given.deadline:
+            return
+        began = time.time()
+        content = make()
+        content["start"] = self.given.start
+        content["seconds"] = round(time.time() - began, 2)
+        write_atomically(path, json.dumps(content, allow_nan=False))
+        self._say(f"{path.name}: {content['seconds']} s")
+
+    def _say(self, text: str) -> None:
+        print(f"start {self.given.start}: {text}", flush=True)
+
+    def _primitives(self) -> dict[str, Any]:
+        from gpu_validation.calibrate.primitives import primitives
+        from gpu_validation.device.probe import describe
+
+        return {"samples": primitives(self.backend), "device": describe(self.backend)}
+
+    def _build(self, model: str) -> Any:
+        from gpu_validation.device.guard import check_memory
+        from gpu_validation.runtime.build import Built
+        from gpu_validation.runtime.shapes import shape_named
+        from gpu_validation.spec import BLOCKS, worker_named
+
+        shape = shape_named(model)
+        block = self.load.block or BLOCKS[worker_named(self.given.algorithm).kind]
+        check_memory(self.backend, shape, self.load.sizes, block)
+        began = time.time()
+        built = Built(self.backend, shape, self.given.algorithm, self.load.sizes, block)
+        self._say(f"{model} built in {time.time() - began:.1f} s")
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        return built
+
+    def _calibrate(self, model: str) -> dict[str, Any]:
+        from gpu_validation.calibrate.measure import measure_model
+
+        try:
+            return measure_model(self._build(model), self.load, self._say)
+        finally:
+            gc.enable()
+
+    def _validate(self, model: str) -> None:
+        from gpu_validation.validate.measure import measure_block
+
+        built = None
+        for concurrency in self.load.validated[model]:
+            path = self.given.raw / f"validate-{self.given.start}-{model}-c{concurrency}.json"
+            if path.is_file() or time.time() > self.given.deadline:
+                continue
+            if built is None:
+                built = self._build(model)
+            self._piece(
+                f"{model}-c{concurrency}",
+                partial(measure_block, built, concurrency, self.load, self.given.start, self._say),
+            )
+        gc.enable()
+
+
+if __name__ == "__main__":
+    main()
