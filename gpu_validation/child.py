@@ -64,6 +64,8 @@ class Start:
                 self._piece(model, partial(self._calibrate, model))
             else:
                 self._validate(model)
+            gc.unfreeze()
+            gc.enable()
             self.backend.release()
 
     def _piece(self, name: str, make: Any) -> None:
@@ -107,10 +109,7 @@ class Start:
     def _calibrate(self, model: str) -> dict[str, Any]:
         from gpu_validation.calibrate.measure import measure_model
 
-        try:
-            return measure_model(self._build(model), self.load, self._say)
-        finally:
-            gc.enable()
+        return measure_model(self._build(model), self.load, self._say)
 
     def _validate(self, model: str) -> None:
         from gpu_validation.validate.measure import measure_block
@@ -126,7 +125,6 @@ class Start:
                 f"{model}-c{concurrency}",
                 partial(measure_block, built, concurrency, self.load, self.given.start, self._say),
             )
-        gc.enable()
 
 
 if __name__ == "__main__":

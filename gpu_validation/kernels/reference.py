@@ -100,7 +100,8 @@ def paged_attention(
         query = q[b * block : (b + 1) * block].float()
         scores = torch.einsum("qhd,khd->hqk", query, k) * dim**-0.5
         if causal:
-            seen = torch.arange(context + block)[None, :] <= context + torch.arange(block)[:, None]
+            at = torch.arange(context + block, device=q.device)
+            seen = at[None, :] <= context + at[:block, None]
             scores = scores.masked_fill(~seen, float("-inf"))
         out[b * block : (b + 1) * block] = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).to(out.dtype)
 

@@ -92,6 +92,7 @@ class Server:
         self.backend: Backend = setting.backend
         self.pool: RequestPool = setting.pool
         self.streams = streams if policies.overlap else streams.merged()
+        self.backend.set_stream(self.streams.schedule)
         self.scheduler = BatchScheduler(self.pool.rows, 0, options.prefill_tokens, setting.block - 1)
         self.allocator = SlotAllocator(setting.slots, self.pool.rows)
         block = setting.block
@@ -125,7 +126,8 @@ class Server:
         self.tokens: dict[int, list[int]] = {}
         self.launches: list[Launched] = []
         worker.bind(lap, self)
-        self.backend.set_stream(self.streams.schedule)
+        # Buffers are zeroed on one stream and used on all.
+        self.backend.synchronize()
         for _ in range(min(options.concurrency, workload.requests)):
             self._send()
 
