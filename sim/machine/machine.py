@@ -167,13 +167,12 @@ class Machine:
                     start = floor[s]
                     why = floor_cause[s] if cause == _INHERIT else cause
                 if s == FORWARD:
-                    if start > end_before:
-                        if self.forward_started is None:
-                            self.forward_started = start
-                        else:
-                            idle[why] += start - end_before
-                            if start == now + launch_latency:
-                                self.exposed += start - end_before
+                    if self.forward_started is None:
+                        self.forward_started = start
+                    elif start > end_before:
+                        idle[why] += start - end_before
+                        if start == now + launch_latency:
+                            self.exposed += start - end_before
                     self._host_cause = _LAUNCH_LAG
                     self.busy += durations[n + i]
                 free[s] = end = start + durations[n + i]
@@ -232,7 +231,7 @@ class Machine:
                 self.times.entered = now
             else:  # HOST, timed
                 now += durations[i]
-                at = now if s < 0 else max(now + launch_latency, free[s], floor[s])
+                at = now if s < 0 else max(now, free[s], floor[s])
                 timed.append((before if s < 0 else at, at))
                 if recorder is not None:
                     self._record_host(recorder, step.primitives[i], before, now)
