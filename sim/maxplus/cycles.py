@@ -23,21 +23,30 @@ _MOST_SEARCHES = 400
 
 
 class Step(NamedTuple):
-    """One arc of a cycle: how the cycle comes to ``node``, and the terms and nanoseconds that takes."""
+    """One arc of a cycle: how the cycle comes to ``node``, and the terms and nanoseconds that takes.
 
+    ``number`` is the node's in the event graph, ``turn`` the turn it happens in, counted from the cycle's first.
+    """
+
+    number: int
     node: Node
     arc: Arc
     terms: tuple[int, ...]
     ns: int
+    turn: int = 0
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """Arcs in order of time, over ``turns`` turns of the loop. ``mean``: nanoseconds a turn."""
+    """Arcs in order of time, over ``turns`` turns of the loop. ``mean``: nanoseconds a turn.
+
+    ``phase``: which of the turns that were distinguished (see :func:`critical_cycle`) is the cycle's first.
+    """
 
     steps: tuple[Step, ...]
     turns: int
     mean: Fraction
+    phase: int = 0
 
     @property
     def crossings(self) -> frozenset[str]:
@@ -101,7 +110,7 @@ class Matrix:
                 if excluded and crossing(node, arc) in excluded:
                     continue
                 terms = (*arc.terms, extra[j]) if j in extra else arc.terms
-                step = Step(node, arc, terms, sum(durations[t] for t in terms))
+                step = Step(j, node, arc, terms, sum(durations[t] for t in terms))
                 for slot, length in self._lengths(arc.source).items():
                     if slot not in paths or length + step.ns > paths[slot][0]:
                         paths[slot] = (length + step.ns, step)
@@ -149,9 +158,12 @@ def critical_cycle(
     if found is None:
         return None
     steps: list[Step] = []
-    for before, vertex in zip((found.cycle[-1], *found.cycle), found.cycle, strict=False):
-        steps += matrices[vertex // width].path(before % width, vertex % width)
-    return Cycle(tuple(steps), len(found.cycle), found.mean)
+    for turn, (before, vertex) in enumerate(
+        zip((found.cycle[-1], *found.cycle), found.cycle, strict=False)
+    ):
+        path = matrices[vertex // width].path(before % width, vertex % width)
+        steps += (step._replace(turn=turn) for step in path)
+    return Cycle(tuple(steps), len(found.cycle), found.mean, found.cycle[0] // width)
 
 
 def cycles(

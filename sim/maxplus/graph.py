@@ -33,6 +33,8 @@ class Slot(NamedTuple):
 
 
 HOST = Slot("host", HOST_LANE)
+#: label of a wait that the turn before left pending
+EARLIER = "an earlier wait"
 
 
 class Role(StrEnum):
@@ -129,7 +131,7 @@ class _Builder:
             stream = self._streams[name] = _Stream(self._slot(Slot("free", name)))
             floor = Slot("floor", name)
             if floor in self._before:
-                stream.floors.append(Arc(self._slot(floor), Role.WAIT, (), "an earlier wait"))
+                stream.floors.append(Arc(self._slot(floor), Role.WAIT, (), EARLIER))
         return self._streams[name]
 
     def _event(self, name: str, waiter: str) -> int:

@@ -85,6 +85,20 @@ def test_the_critical_cycle_is_a_cycle_and_as_long_as_it_says() -> None:
             assert nodes[held] is before.node, keys
 
 
+def test_every_arc_of_the_critical_cycle_is_tight_on_the_orbit() -> None:
+    """Each node of it happens exactly as long after its source as the arc says, turn for turn."""
+    for k, keys in SOME[::2]:
+        _, state = steady(drawn(variant(keys), seed=k))
+        if not state.settled:
+            continue
+        slots = len(state.weighted.graph.slots)
+        for step in state.critical.steps:
+            lap, turn = divmod(state.critical.phase + step.turn, len(state.orbit))
+            values = state.orbit[turn]
+            source = values[-1 - step.arc.source] if step.arc.source < 0 else values[slots + step.arc.source]
+            assert values[slots + step.number] == source + step.ns, (keys, lap)
+
+
 def test_no_small_change_gains_more_than_the_derivatives_say() -> None:
     """Subgradients: the cycle time is a maximum of linear functions as long as the same waits block."""
     random = np.random.default_rng(5)
