@@ -180,7 +180,9 @@ class HazardCheck:
 
     def _delayed(self, ran: Ran, k: int) -> None:
         op, (reached, resumed) = ran.piece.operations[k], ran.times[k]
-        place = Occurrence(reached - resumed, (ran.iteration, ran.iteration), (ran.times[k], ran.times[k]), None)
+        place = Occurrence(
+            reached - resumed, (ran.iteration, ran.iteration), (ran.times[k], ran.times[k]), None
+        )
         self._count(HazardKind.LATE_EVENT, op.event, (op, op), Severity.BENIGN, Reason.DELAYED_ONLY, place)
 
     def _add(

@@ -26,6 +26,9 @@ from sim.program.step_program import Kind, Phase
 #: forgotten; the loops run one iteration ahead, so programs whose results are waited for stay far below
 HORIZON = 24
 
+#: remembered states; real programs have some dozens
+MOST_STATES = 4096
+
 HOST = "host"
 #: the event whose record ends the reads a scheduler's barrier waits for
 READ_DONE = "read_done"
@@ -121,7 +124,9 @@ class Order:
     _numbers: dict[_State, int] = field(default_factory=lambda: {_State((), (), (), ()): 0})
     _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
     #: lists seen before, by identity; the list is kept, so that the identity stays its own
-    _seen: dict[int, tuple[Sequence[Primitive], tuple[Piece, frozenset[int]] | None]] = field(default_factory=dict)
+    _seen: dict[int, tuple[Sequence[Primitive], tuple[Piece, frozenset[int]] | None]] = field(
+        default_factory=dict
+    )
 
     def piece(self, primitives: Sequence[Primitive]) -> tuple[Piece, frozenset[int]] | None:
         """The piece of a list, and the indices of the primitives it wants timed, one an operation.
@@ -147,7 +152,9 @@ class Order:
                 accesses += [(parse_access(text), True) for text in p.writes]
                 acts.append((p.act, len(operations), lane, p.event or ""))
                 operations.append(
-                    Operation(p.name, lane, p.phase, p.event or "", p.kind is Kind.COPY, tuple(accesses), read_done)
+                    Operation(
+                        p.name, lane, p.phase, p.event or "", p.kind is Kind.COPY, tuple(accesses), read_done
+                    )
                 )
             elif p.act in (Act.RECORD, Act.WAIT, Act.SYNC):
                 acts.append((p.act, -1, lane, p.event or ""))
@@ -181,8 +188,16 @@ class Order:
         """What running ``piece`` in ``state`` leads to, and the conflicts in it that nothing orders."""
         step = self._steps.get((state, piece.number))
         if step is None:
+            if len(self._states) >= MOST_STATES:
+                state = self._forget_all_but(state)
             step = self._steps[state, piece.number] = self._take(self._states[state], piece)
         return step
+
+    def _forget_all_but(self, state: int) -> int:
+        self._states = [self._states[state]]
+        self._numbers = {self._states[0]: 0}
+        self._steps.clear()
+        return 0
 
     def _take(self, state: _State, piece: Piece) -> Step:
         held = [h._replace(age=h.age + 1) for h in state.held]

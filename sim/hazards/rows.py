@@ -105,7 +105,9 @@ def shared_cells(a: Rows, first: Access, b: Rows, second: Access) -> list[tuple[
             return []
         lows = map(max, a.columns(low_first), low_b)
         highs = map(min, high_a, b.columns(high_second))
-        return [(k, k, (low, high)) for k, (low, high) in enumerate(zip(lows, highs, strict=True)) if low < high]
+        return [
+            (k, k, (low, high)) for k, (low, high) in enumerate(zip(lows, highs, strict=True)) if low < high
+        ]
     out: list[tuple[int, int, Span]] = []
     index = a.index(first.by_slot)
     for key, j in b.index(first.by_slot).items():
@@ -113,7 +115,13 @@ def shared_cells(a: Rows, first: Access, b: Rows, second: Access) -> list[tuple[
         if k is None:
             continue
         same_columns = a.requests[k] is b.requests[j] or not first.by_slot
-        if not same_columns or low_first is None or high_first is None or low_second is None or high_second is None:
+        if (
+            not same_columns
+            or low_first is None
+            or high_first is None
+            or low_second is None
+            or high_second is None
+        ):
             out.append((k, j, (None, None)))
             continue
         low = max(a.columns(low_first)[k], b.columns(low_second)[j])

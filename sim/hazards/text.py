@@ -19,7 +19,11 @@ def verdict(hazards: Sequence[dict[str, Any]] | None) -> str:
     bad, good = len(harmful(hazards)), len(hazards) - len(harmful(hazards))
     if bad:
         return f"UNSAFE: {_conflicts(bad, 'harmful')} that nothing orders"
-    return f"safe: {_conflicts(good, 'benign')} and no harmful one" if good else "safe: every shared access is ordered"
+    return (
+        f"safe: {_conflicts(good, 'benign')} and no harmful one"
+        if good
+        else "safe: every shared access is ordered"
+    )
 
 
 def line(hazard: dict[str, Any]) -> str:

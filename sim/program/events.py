@@ -18,5 +18,9 @@ RECORDERS = {
 
 def never_recorded(waiter: str, event: str) -> WaitError:
     """The error for ``waiter`` (an operation with its phase) when nothing recorded ``event`` before it."""
-    who = RECORDERS.get(event, f"an operation of kind record with event {event}, earlier or in the iteration before")
-    return WaitError(f'{waiter} waits for event "{event}", which nothing recorded before it. Expected: {who}.')
+    who = RECORDERS.get(
+        event, f"an operation of kind record with event {event}, earlier or in the iteration before"
+    )
+    return WaitError(
+        f'{waiter} waits for event "{event}", which nothing recorded before it. Expected: {who}.'
+    )
