@@ -115,8 +115,7 @@ def _accesses(rng: random.Random) -> dict[str, tuple[str, ...]]:
 
 def _operation(rng: random.Random, name: str, phase: Phase, known: set[str]) -> Operation | None:
     kind = rng.choice(
-        (Kind.KERNEL, Kind.KERNEL, Kind.KERNEL, Kind.GRAPH, Kind.COPY, Kind.HOST, Kind.RECORD, Kind.WAIT)
-        + (Kind.SYNCHRONIZE,)
+        [Kind.KERNEL] * 3 + [Kind.GRAPH, Kind.COPY, Kind.HOST, Kind.RECORD, Kind.WAIT, Kind.SYNCHRONIZE]
     )
     stream = StreamName(rng.choice(STREAMS))
     if kind is Kind.HOST:

@@ -80,9 +80,8 @@ class Oracle:
                         cells = self._cells(text)
                         name = text.partition("[")[0]
                         if writes and name == "req_to_token" and p.phase == "prepare" and cells is not None:
-                            for row, (_, columns) in cells.items():
-                                top = self._high(text, row)
-                                ends[row] = top
+                            for row in cells:
+                                ends[row] = self._high(text, row)
                         self.touches.append(
                             Touch(
                                 node,

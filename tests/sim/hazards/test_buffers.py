@@ -35,7 +35,7 @@ def test_an_access_is_read(text: str, access: Access) -> None:
     ["", "t[", "t]", "t[]", "t[x:seq]", "t[seq B]", "t[1:2:3]", "9t", "t[seq*2]", "t[rows]x", "t[2seqs]"],
 )
 def test_nonsense_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not|more than one"):
+    with pytest.raises(ValueError, match=r"is not|more than one"):
         parse_access(text)
 
 

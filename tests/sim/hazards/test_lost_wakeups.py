@@ -77,7 +77,7 @@ def test_requests_that_no_free_row_will_ever_admit_end_the_run() -> None:
 
     replication = Replication(r, 0)
     replication.scheduler.pool._free.clear()  # as if rows had leaked
-    replication.scheduler._admit = lambda: []  # type: ignore[method-assign]
+    replication.scheduler._admit = list  # type: ignore[method-assign]
     with pytest.raises(WaitError, match="nothing runs that could free more"):
         _drain(replication)
 
