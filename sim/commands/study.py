@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sim.study.execute import Executor
+    from sim.study.interrupt import Stop
     from sim.study.plan import Plan
-
-#: exit status of a program ended by Ctrl-C
-INTERRUPTED = 130
 
 
 def command(
@@ -49,14 +47,15 @@ def command(
     if attempts.problems:
         raise InputError(attempts.problems)
 
-    from sim.study.execute import Local, as_interrupt_when_terminated
+    from sim.study.execute import Local
+    from sim.study.interrupt import INTERRUPTED, stopping
 
     jobs = jobs or _cores()
     executor = Local(jobs)
     try:
-        with as_interrupt_when_terminated(), _progress() as bar:
+        with stopping() as stop, _progress() as bar:
             for plan, folder in zip(plans, folders, strict=True):
-                print(f"report: {_run(plan, folder, executor, jobs, resume, bar)}", flush=True)
+                print(f"report: {_run(plan, folder, executor, jobs, resume, stop, bar)}", flush=True)
     except KeyboardInterrupt:
         print("overlapsim: interrupted; finished runs are stored: go on with --resume", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -67,7 +66,9 @@ def command(
         sys.exit(1)
 
 
-def _run(plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, bar: Progress) -> Path:
+def _run(
+    plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, stop: Stop, bar: Progress
+) -> Path:
     """Computes, stores, reports; returns the report's path."""
     from sim.report.write import write
     from sim.study.collect import collect
@@ -82,7 +83,7 @@ def _run(plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, 
         outdated = store.outdated(keys) if resume else 0
         missing = [w for w in work if w.key not in known]
         task = bar.add_task(plan.name, total=len(work), completed=len(known))
-        execute(missing, store, executor, lambda: bar.advance(task))
+        execute(missing, store, executor, stop, lambda: bar.advance(task))
         data = collect(plan, store, f"overlapsim study {plan.name}")
     bar.update(task, description=f"{plan.name}: drawing")
     report = write(data, folder, jobs)

@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from scipy.special import stdtrit
-
-from sim.stats.intervals import mean_interval, standard_deviation
+from sim.stats.intervals import mean_interval, next_run_half_width
 
 Interval = tuple[float, float]
 
@@ -66,17 +64,9 @@ def _change(values: Sequence[float], at_nodes: Sequence[float] | None) -> Change
         return Change(mean, interval, None)
     # The other host states are runs of the first replication; what they add is added to the mean.
     shifts = [0.0, *(v - values[0] for v in at_nodes)]
-    luck = _one_more(values)
+    luck = next_run_half_width(values)
     low, high = math.hypot(min(shifts), luck), math.hypot(max(shifts), luck)
     return Change(mean, interval, (mean - low, mean + high))
-
-
-def _one_more(values: Sequence[float]) -> float:
-    """Half-width of the 95 % interval of one more replication (Student t); 0 below two values."""
-    n = len(values)
-    if n < 2:
-        return 0.0
-    return float(stdtrit(n - 1, 0.975)) * standard_deviation(values) * math.sqrt(1 + 1 / n)
 
 
 Verdict = Literal["faster", "slower", "cannot tell"]

@@ -18,7 +18,11 @@ from sim.study.store import Store
 def collect(plan: Plan, store: Store, command: str) -> StudyData:
     """The stored results of a study. Raises KeyError if one is missing, InputError for its measured file."""
     study = plan.study
-    rows = [Row(cell.variant, dict(cell.at), store.get(cell.key)) for cell in plan.cells]
+    # Cells that are one scenario share a result; what each had filled in, and why, is its own.
+    rows = [
+        Row(cell.variant, dict(cell.at), {**store.get(cell.key), "scenario": cell.resolved.to_json()})
+        for cell in plan.cells
+    ]
     first = plan.cells[0].resolved
     return StudyData(
         name=plan.name,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from sim.errors import OverlapsimError
 from sim.run import simulate
+from sim.study.interrupt import Stop
 from sim.study.plan import Cell, Plan, TracedCell
 from sim.study.store import Store
 from sim.study.timeline import trace
@@ -18,10 +17,13 @@ Work = Cell | TracedCell
 
 
 class Executor(Protocol):
-    """Applies ``compute`` to every piece of work, wherever, and yields each answer as soon as it is there."""
+    """Applies ``compute`` to each piece of work, wherever, and yields each answer as soon as it is there.
+
+    Takes ``work`` only as fast as it is done, so that ending the iteration ends the study soon.
+    """
 
     def __call__(
-        self, compute: Callable[[Work], dict[str, Any]], work: Sequence[Work]
+        self, compute: Callable[[Work], dict[str, Any]], work: Iterable[Work]
     ) -> Iterator[tuple[str, dict[str, Any]]]: ...
 
 
@@ -41,16 +43,24 @@ def work_of(plan: Plan) -> list[Work]:
 
 
 def execute(
-    work: Sequence[Work], store: Store, executor: Executor, done: Callable[[], None] = lambda: None
+    work: Sequence[Work],
+    store: Store,
+    executor: Executor,
+    stop: Stop | None = None,
+    done: Callable[[], None] = lambda: None,
 ) -> None:
     """Computes ``work`` and stores each result at once; ``done`` is called after each.
 
-    Interrupted, it loses the runs in flight and no others.
+    Raises KeyboardInterrupt when ``stop`` was requested, with the runs then in flight stored too. A killed process
+    loses the runs in flight and no others.
     """
+    stop = stop or Stop()
     kinds = {w.key: "timeline" if isinstance(w, TracedCell) else "result" for w in work}
-    for key, result in executor(compute, work):
+    for key, result in executor(compute, stop.until(work)):
         store.put(key, kinds[key], result)
         done()
+    if stop.requested:
+        raise KeyboardInterrupt
 
 
 class Local:
@@ -60,39 +70,34 @@ class Local:
         self.jobs = jobs
 
     def __call__(
-        self, compute: Callable[[Work], dict[str, Any]], work: Sequence[Work]
+        self, compute: Callable[[Work], dict[str, Any]], work: Iterable[Work]
     ) -> Iterator[tuple[str, dict[str, Any]]]:
-        if self.jobs == 1 or len(work) == 1:
-            yield from (_keyed(compute, w) for w in work)
+        if self.jobs == 1:
+            yield from ((w.key, compute(w)) for w in work)
             return
         from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        # Single tasks: a batch of them would be lost together.
         pool = Parallel(
-            n_jobs=self.jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="4*n_jobs"
+            n_jobs=self.jobs,
+            return_as="generator_unordered",
+            batch_size=1,  # a batch would be lost together
+            pre_dispatch="2*n_jobs",
+            idle_worker_timeout=ORPHANED_S,
         )
         try:
-            yield from pool(delayed(_keyed)(compute, w) for w in work)
+            yield from pool(delayed(_in_worker)(compute, w) for w in work)
         except TerminatedWorkerError:
             raise OverlapsimError(
                 "a worker process was killed (memory?); what had finished is stored: go on with --resume"
             ) from None
 
 
-def _keyed(compute: Callable[[Work], dict[str, Any]], work: Work) -> tuple[str, dict[str, Any]]:
+#: a worker without work ends after this many seconds, as do those of a killed study
+ORPHANED_S = 20
+
+
+def _in_worker(compute: Callable[[Work], dict[str, Any]], work: Work) -> tuple[str, dict[str, Any]]:
+    # Ctrl-C reaches the whole process group; it is the parent's to end what is in flight in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     return work.key, compute(work)
-
-
-@contextmanager
-def as_interrupt_when_terminated() -> Iterator[None]:
-    """Lets SIGTERM end a study as Ctrl-C does: worker processes go with it."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

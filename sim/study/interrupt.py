@@ -1,0 +1,47 @@
+"""Ctrl-C and SIGTERM during a study: let the runs in flight end, start no more."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
+#: exit status of a program ended by Ctrl-C
+INTERRUPTED = 130
+
+
+class Stop:
+    """Whether someone asked to stop; :meth:`until` ends an iteration then."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def until(self, items: Iterable[T]) -> Iterator[T]:
+        for item in items:
+            if self.requested:
+                return
+            yield item
+
+
+@contextmanager
+def stopping() -> Iterator[Stop]:
+    """The first signal asks to stop, a second ends the process at once; stored results are safe either way."""
+    stop = Stop()
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if stop.requested:
+            os._exit(INTERRUPTED)
+        stop.requested = True
+        print("stopping when the runs in flight have ended; once more to drop them", file=sys.stderr)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,117 @@
+"""From a study file to cells: designs, keys, and every problem at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sim.config import paths
+from sim.errors import InputError
+from sim.study.plan import load_plan, values_of
+from sim.study.spec import Factor, Span, load_study
+
+Write = Callable[..., str]
+
+
+def problems(name: str) -> list[str]:
+    with pytest.raises(InputError) as error:
+        load_plan(name)
+    return [str(problem) for problem in error.value.problems]
+
+
+def test_full_factorial_has_every_variant_at_every_combination(write_study: Write) -> None:
+    plan = load_plan(write_study())
+    assert [(c.variant, c.at["concurrency"]) for c in plan.cells] == [
+        (variant, concurrency) for variant in ("as declared", "coarse", "exact") for concurrency in (1, 2)
+    ]
+
+
+def test_every_key_of_a_factor_takes_its_value(write_study: Write) -> None:
+    plan = load_plan(write_study())
+    workloads = [cell.resolved.scenario.workload for cell in plan.cells]
+    assert all(w.concurrency == w.requests for w in workloads)
+
+
+def test_variants_that_resolve_to_one_scenario_share_a_key(write_study: Write) -> None:
+    plan = load_plan(write_study(('barrier = "coarse"', 'barrier = "read_done"')))
+    keys = {(c.variant, c.at["concurrency"]): c.key for c in plan.cells}
+    assert keys["as declared", 1] == keys["coarse", 1]
+    assert keys["as declared", 1] != keys["exact", 1]
+
+
+def test_the_seed_and_the_way_of_running_are_part_of_the_key(write_study: Write) -> None:
+    plain = load_plan(write_study()).cells[0].key
+    assert load_plan(write_study(('"run.replications" = 2', '"run.seed" = 7'))).cells[0].key != plain
+    assert load_plan(write_study(("sections =", "new_boots = false\nsections ="))).cells[0].key != plain
+
+
+def test_a_logarithmic_span_holds_its_ends_and_its_middle() -> None:
+    factor = Factor(name="f", keys=("host_scale",), span=Span(low=0.25, high=4, points=9, spacing="log"))
+    values = values_of(factor)
+    assert (values[0], values[4], values[8], len(values)) == (0.25, 1.0, 4.0, 9)
+
+
+def test_a_list_design_runs_its_points_alone(write_study: Write) -> None:
+    more = "\n[[points]]\nconcurrency = 2\n"
+    plan = load_plan(write_study(("sections =", 'design = "list"\nsections ='), more=more))
+    assert {cell.at["concurrency"] for cell in plan.cells} == {2}
+
+
+def test_a_random_design_draws_the_same_points_for_every_variant_and_again(write_study: Write) -> None:
+    more = '\n[[factors]]\nname = "host"\nkeys = ["host_scale"]\nspan = { low = 0.5, high = 2, spacing = "log" }\n'
+    name = write_study(("sections =", 'design = "random"\nsamples = 5\nsections ='), more=more)
+    first, second = load_plan(name), load_plan(name)
+    assert [c.at for c in first.cells] == [c.at for c in second.cells]
+    assert [c.at for c in first.cells[:5]] == [c.at for c in first.cells[5:10]]
+    hosts = {c.at["host"] for c in first.cells}
+    assert len(hosts) == 5
+    assert all(0.5 <= host <= 2 for host in hosts)
+
+
+def test_a_further_factor_leaves_the_draws_of_the_others(write_study: Write) -> None:
+    head = ("sections =", 'design = "random"\nsamples = 5\nsections =')
+    more = '\n[[factors]]\nname = "host"\nkeys = ["host_scale"]\nspan = { low = 0.5, high = 2 }\n'
+    alone = [c.at["concurrency"] for c in load_plan(write_study(head)).cells]
+    assert [c.at["concurrency"] for c in load_plan(write_study(head, more=more)).cells] == alone
+
+
+def test_a_variant_that_is_refused_is_named_once_with_the_reason(write_study: Write) -> None:
+    (problem,) = problems(write_study(('barrier = "coarse"', 'barrier = "corse"')))
+    assert problem.startswith("small.toml: variant 'coarse': barrier: found \"corse\"")
+    assert 'Did you mean "coarse"' in problem or "Did you mean coarse" in problem
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('reference = "as declared"', 'reference = "as decared"', 'reference: found "as decared"'),
+        ('name = "coarse"', 'name = "exact"', 'variants: found "exact" twice'),
+        ("at = { concurrency = 2 }", "at = { batch = 2 }", 'timeline.at: found "batch"'),
+        ('"timelines", ', '"timelines", "map", ', "[published]"),
+        ('"timelines", ', '"timeline", ', "sections[4]"),
+        ("values = [1, 2]", "", "neither values nor span"),
+        ("values = [1, 2]", "span = { low = 2, high = 1 }", "low below high"),
+        ("sections =", "samples = 3\nsections =", "samples"),
+        ("sections =", 'design = "list"\nsections =', "points"),
+        ('title = "Small"', 'titel = "Small"', "Did you mean title?"),
+    ],
+)
+def test_an_inconsistent_study_says_what_is_wrong_where(
+    write_study: Write, old: str, new: str, said: str
+) -> None:
+    assert any(said in problem for problem in problems(write_study((old, new))))
+
+
+def test_a_scenario_beside_the_study_is_found(write_study: Write, tmp_path: object) -> None:
+    name = write_study(('scenario = "toy_dF"', 'scenario = "base.toml"'))
+    base = Path(name).parent / "base.toml"
+    base.write_text('device = "toy"\nengine = "toy-0.5.15"\n[workload]\noutput_tokens = 30\n')
+    assert load_plan(name).cells[0].resolved.scenario.workload.output_tokens == 30
+
+
+def test_every_shipped_study_resolves() -> None:
+    for name in paths.names("studies"):
+        assert load_plan(name).cells
+        assert load_study(name)[0].question
