@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import h200_composed  # noqa: E402
+
 from sim.config.loader import load_resolved  # noqa: E402
 from sim.config.profile import Cost, DeviceProfile, HostState  # noqa: E402
 from sim.errors import InputError  # noqa: E402
@@ -100,7 +101,9 @@ class Data:
     def context(self, engine: str) -> Context:
         per_step = [self.accepted(p.traced.batch) for p in self.pieces[engine]]
         at = [
-            PROMPT + step * (TRACES[engine][device.trace_name(p)] + float(np.mean([i.index for i in p.traced.iterations])))
+            PROMPT
+            + step
+            * (TRACES[engine][device.trace_name(p)] + float(np.mean([i.index for i in p.traced.iterations])))
             for p, step in zip(self.pieces[engine], per_step, strict=True)
         ]
         return Context(at, per_step)
@@ -128,13 +131,17 @@ def totals(data: Data, engine: str, old: host.Schedule) -> dict[str, Totals]:
     if engine == NEW:
         schedule = host.schedule_total(host.at_batches(states, "schedule"), states, "0.5.15 default")
     else:
-        schedule = host.schedule_total(old.value, states, "0.5.14 plan stream less what the plan stream adds to it")
+        schedule = host.schedule_total(
+            old.value, states, "0.5.14 plan stream less what the plan stream adds to it"
+        )
     return {
         "schedule": schedule,
         "run_batch": host.run_batch_total(states, TEMPLATE[engine].bound_us, data.primitives, engine),
         "process": Totals(
-            host.at_batches(data.states[OLD], "process"), "measured" if engine == OLD else "scaled",
-            host.FITTED + "host_process_result_us of 0.5.14 default, which never waits there", states.residual_sd,
+            host.at_batches(data.states[OLD], "process"),
+            "measured" if engine == OLD else "scaled",
+            host.FITTED + "host_process_result_us of 0.5.14 default, which never waits there",
+            states.residual_sd,
         ),
     }
 
@@ -143,17 +150,21 @@ def host_costs(data: Data, amounts: Inflation) -> dict[str, Cost]:
     fenced = data.pieces[OLD][0]
     old = host.fenced_schedule(fenced, data.states[OLD], amounts, data.primitives)
     before = Cost(
-        value=round(old.before, 1), status="measured",
+        value=round(old.before, 1),
+        status="measured",
         source=f"{device.trace_name(fenced)}: from get_next_batch_to_run to the verify_done wait, deflated",
     )
     costs: dict[str, Cost] = {}
     for engine in (OLD, NEW):
         label = TEMPLATE[engine].label
         graph_call = data.primitives["graph_replay_cpu_400"]
-        costs |= assemble.host_costs(data.pieces[engine], amounts, totals(data, engine, old), label, graph_call)
+        costs |= assemble.host_costs(
+            data.pieces[engine], amounts, totals(data, engine, old), label, graph_call
+        )
         assemble.split_schedule(costs, label, before)
     costs[f"host.{TEMPLATE[OLD].label}.plan_switch"] = Cost(
-        value=round(old.plan, 1), status="measured",
+        value=round(old.plan, 1),
+        status="measured",
         source="cycles.csv and traces of 0.5.14: schedule section with the plan stream less without, less five calls",
     )
     return costs
@@ -164,9 +175,9 @@ def host_state(data: Data) -> HostState:
     return HostState(
         quantiles=state_quantiles(every),
         within_sd=within_run([p.traced for engine in (NEW, OLD) for p in data.pieces[engine]]),
-        source=f"cycles.csv, {len(every)} steady rows of both engines: one factor a row over all sections, level 1 the "
-        "median of each engine, no trend over the batch; lognormal with a spread on each side of the median; within "
-        "a run: median absolute deviation of the traced host time of an iteration",
+        source=f"cycles.csv, {len(every)} steady rows of both engines: one factor a row over all sections, level 1 "
+        "the median of each engine, no trend over the batch; lognormal with a spread on each side of the median; "
+        "within a run: median absolute deviation of the traced host time of an iteration",
     )
 
 
@@ -183,9 +194,15 @@ def device_costs(data: Data) -> dict[str, Cost]:
     costs |= preparation(data)
     for engine in (NEW, OLD):
         note = "" if engine == NEW else ", head not included (it runs eagerly)"
-        costs |= device.draft_costs(data.pieces[engine], lines, data.context(engine), part, GRAPH_SD[engine], note)
+        costs |= device.draft_costs(
+            data.pieces[engine], lines, data.context(engine), part, GRAPH_SD[engine], note
+        )
     costs |= device.target_cost(
-        "graph.target", data.pieces[NEW], lines, costs, part,
+        "graph.target",
+        data.pieces[NEW],
+        lines,
+        costs,
+        part,
         "cycle_series_us.npz, 0.5.15 default, linear in the context, less draft graph and seam kernels: its forward "
         "stream never idles",
     )
@@ -211,7 +228,7 @@ def old_target(data: Data, new: Cost) -> Cost:
         update={
             "value": assemble.rounded(table(new) * ratio),
             "per_context": tuple(round(float(s), 5) for s in np.array(new.per_context) * ratio),
-            "source": "graph.target by the ratio of the traced graphs of 0.5.14 and 0.5.15 at equal decode iterations "
+            "source": "graph.target by the ratio of the traced graphs of 0.5.14 and 0.5.15 at equal iterations "
             f"({ratio[0]:.4f} at batch 1, {ratio[-1]:.4f} at 32)",
         }
     )
@@ -232,7 +249,9 @@ def preparation(data: Data) -> dict[str, Cost]:
         values = {p.traced.batch: round(p.span(operation) + gap, 2) for p in (single, queued)}
         batches = tuple(sorted(values))
         found[f"dflash.{operation}"] = Cost(
-            value=tuple(values[b] for b in batches), batch=batches, status="measured",
+            value=tuple(values[b] for b in batches),
+            batch=batches,
+            status="measured",
             valid_range={"batch": (batches[0], batches[-1])},
             source=f"{names}: with nothing beside it on the device, gaps as when queued",
         )
@@ -271,9 +290,12 @@ def with_fitted_prefill(data: Data, profile: DeviceProfile) -> DeviceProfile:
     weight = slope / goal**2
     fitted = guesses[0] + float(weight @ (goal - walls[0])) / float(weight @ slope)
     return with_cost(
-        profile, name,
+        profile,
+        name,
         Cost(
-            value=round(fitted, -1), boot_sd=0.1, status="fitted",
+            value=round(fitted, -1),
+            boot_sd=0.1,
+            status="fitted",
             source="cycles.csv, churn rows of 0.5.15 default: median wall time at concurrency 8 and 32",
         ),
     )
@@ -290,8 +312,11 @@ def churn_wall(data: Data, profile: Path, concurrency: int) -> float:
     resolved = load_resolved(
         "h200_dflash",
         {
-            "device": str(profile), "workload.concurrency": concurrency, "workload.requests": requests,
-            "workload.output_tokens": output, "acceptance.mean_accepted_drafts": row["accepted_per_step"] - 1,
+            "device": str(profile),
+            "workload.concurrency": concurrency,
+            "workload.requests": requests,
+            "workload.output_tokens": output,
+            "acceptance.mean_accepted_drafts": row["accepted_per_step"] - 1,
             "run.replications": 3,
         },
     )
@@ -326,7 +351,12 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
     data = load(data_folder)
     every = [p for engine in (OLD, NEW) for p in data.pieces[engine]]
     amounts = fit_inflation(
-        [k for e in (OLD, NEW) for p in data.pieces[e] for k in host.known_sections(p, data.states[e], data.primitives)]
+        [
+            k
+            for e in (OLD, NEW)
+            for p in data.pieces[e]
+            for k in host.known_sections(p, data.states[e], data.primitives)
+        ]
     )
     lag = policy_costs.launch_lag(every)
     costs = device_costs(data) | host_costs(data, amounts)
@@ -343,13 +373,21 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
     profile = DeviceProfile(
         name="h200_sglang",
         description="One NVIDIA H200, SGLang 0.5.14 and 0.5.15, Qwen3-8B shapes with a DFLASH drafter, TP 1",
-        status="measured", platform="cuda", engine=f"sglang-{NEW}",
+        status="measured",
+        platform="cuda",
+        engine=f"sglang-{NEW}",
         provenance={
-            "device": "NVIDIA H200, driver 580.159", "software": "torch 2.11.0+cu130, Triton 3.6",
-            "engine": "SGLang 0.5.14 and 0.5.15 as released", "host": "16 CPU cores (Xeon)", "date": "2026-12-01",
-            "command": "python tools/derive_h200.py", "data": "data/sglang_h200",
+            "device": "NVIDIA H200, driver 580.159",
+            "software": "torch 2.11.0+cu130, Triton 3.6",
+            "engine": "SGLang 0.5.14 and 0.5.15 as released",
+            "host": "16 CPU cores (Xeon)",
+            "date": "2026-12-01",
+            "command": "python tools/derive_h200.py",
+            "data": "data/sglang_h200",
         },
-        host_state=host_state(data), device_boot_sd=boot_spread(data), costs=costs,
+        host_state=host_state(data),
+        device_boot_sd=boot_spread(data),
+        costs=costs,
     )
     written = []
     for engine in (NEW, OLD):

@@ -68,41 +68,52 @@ def costs(m: Measured) -> dict[str, Cost]:
 
     def cost(value: np.ndarray, source: str, context: np.ndarray | None = None) -> Cost:
         return Cost(
-            value=tuple(round(float(v), 2) for v in value), batch=BATCHES,
+            value=tuple(round(float(v), 2) for v in value),
+            batch=BATCHES,
             per_context=0.0 if context is None else tuple(round(float(v), 5) for v in context),
-            valid_range={"batch": (BATCHES[0], BATCHES[-1])}, status="assumed", source=source,
+            valid_range={"batch": (BATCHES[0], BATCHES[-1])},
+            status="assumed",
+            source=source,
         )
 
     layer = at_tokens(m.draft, batches) / DRAFT_LAYERS
     head = at_tokens(m.head, batches)
     small_head = head * SMALL_HIDDEN / TARGET_HIDDEN
     reduced_head = head * EAGLE3_VOCABULARY / VOCABULARY
-    small = np.maximum(SMALL_LAYERS * NODES_A_LAYER * NODE, SMALL_LAYERS * layer * (SMALL_HIDDEN / TARGET_HIDDEN) ** 2)
+    small = np.maximum(
+        SMALL_LAYERS * NODES_A_LAYER * NODE, SMALL_LAYERS * layer * (SMALL_HIDDEN / TARGET_HIDDEN) ** 2
+    )
     passes = CHAIN_BLOCK - 2  # the first draft comes with the previous step's extension
     # One query a row reads 36 layers × 8 heads × 128 × 2 (K, V) × 2 bytes a token, at 60 % of 4.8 TB/s.
     decode_context = batches * 36 * 8 * 128 * 2 * 2 / (0.6 * 4.8e12) * 1e6
     target = "graph.target read at the same number of tokens, flat below 16"
     return {
         "graph.decode": cost(
-            at_tokens(m.target, batches), f"{target}; context slope: KV read at 60 % of the memory's bandwidth",
+            at_tokens(m.target, batches),
+            f"{target}; context slope: KV read at 60 % of the memory's bandwidth",
             decode_context,
         ),
         "graph.target.chain": cost(
-            at_tokens(m.target, CHAIN_BLOCK * batches), f"{target}; the verify kernel pads queries to 16, so the "
-            "context slope is the measured one", m.target_context,
+            at_tokens(m.target, CHAIN_BLOCK * batches),
+            f"{target}; the verify kernel pads queries to 16, so the context slope is the measured one",
+            m.target_context,
         ),
         "graph.target.lookup": cost(
-            at_tokens(m.target, LOOKUP_BLOCK * batches), f"{target}; context slope as measured", m.target_context
+            at_tokens(m.target, LOOKUP_BLOCK * batches),
+            f"{target}; context slope as measured",
+            m.target_context,
         ),
         "graph.draft.eagle": cost(
-            passes * (layer + head), f"{passes} passes of one layer (a fifth of the measured five-layer drafter) and "
-            "the full head",
+            passes * (layer + head),
+            f"{passes} passes of one layer (a fifth of the measured five-layer drafter) and the full head",
         ),
         "graph.draft.eagle3": cost(
-            passes * (layer + reduced_head), f"{passes} passes of one layer and a head of {EAGLE3_VOCABULARY} words"
+            passes * (layer + reduced_head),
+            f"{passes} passes of one layer and a head of {EAGLE3_VOCABULARY} words",
         ),
         "graph.draft.standalone": cost(
-            (passes + 1) * (small + small_head), f"{passes + 1} passes of a drafter of {SMALL_LAYERS} layers and "
+            (passes + 1) * (small + small_head),
+            f"{passes + 1} passes of a drafter of {SMALL_LAYERS} layers and "
             f"hidden size {SMALL_HIDDEN}: bound by {NODES_A_LAYER} graph nodes a layer",
         ),
         "graph.extend.eagle": cost(layer + head, "one layer over the accepted tokens and the full head"),
@@ -112,10 +123,15 @@ def costs(m: Measured) -> dict[str, Cost]:
         "seam.argmax": cost(m.argmax, "the measured argmax over 16 rows a request, read at one"),
         "seam.tree": Cost(value=8.0, status="assumed", source="four small kernels that build the tree"),
         "seam.accept": Cost(
-            value=15.0, per_batch=2.0, status="assumed", source="argmax and accept kernels over a few rows a request",
+            value=15.0,
+            per_batch=2.0,
+            status="assumed",
+            source="argmax and accept kernels over a few rows a request",
         ),
         "seam.move": Cost(
-            value=10.0, per_batch=0.3, status="assumed",
+            value=10.0,
+            per_batch=0.3,
+            status="assumed",
             source="moves the accepted tokens' KV: two small kernels over all layers",
         ),
         "seam.mask": Cost(
@@ -123,11 +139,15 @@ def costs(m: Measured) -> dict[str, Cost]:
         ),
         "seam.copy": Cost(value=2.0, status="assumed", source="a small pinned copy, as the traced ones"),
         "host.ngram.lookup": Cost(
-            value=30.0, per_batch=15.0, status="assumed",
+            value=30.0,
+            per_batch=15.0,
+            status="assumed",
             source="corpus lookup and tree build in C++ for each request; no measurement, order of magnitude",
         ),
         "host.ngram.mask": Cost(
-            value=0.0, per_batch=round(4 * m.launch, 2), status="assumed",
+            value=0.0,
+            per_batch=round(4 * m.launch, 2),
+            status="assumed",
             source="four launches a request at call.launch (semantics 1.9)",
         ),
         "host.ngram.update": Cost(
@@ -140,7 +160,9 @@ def _op(phase: Phase, name: str, kind: Kind, **more: Any) -> Operation:
     return Operation(phase=phase, name=name, kind=kind, **more)
 
 
-def _kernel(name: str, cost: str, host: str, share: float, kind: Kind = Kind.KERNEL, **more: Any) -> Operation:
+def _kernel(
+    name: str, cost: str, host: str, share: float, kind: Kind = Kind.KERNEL, **more: Any
+) -> Operation:
     return _op(Phase.FORWARD, name, kind, stream=F, cost=cost, host=host, share=share, **more)
 
 
@@ -151,14 +173,44 @@ def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Ope
         _op(Phase.RECEIVE, "receive", Kind.HOST, cost=f"host.{label}.receive"),
         _op(Phase.SCHEDULE, "schedule", Kind.HOST, cost=f"host.{label}.schedule"),
         *changed,
-        _op(Phase.PREPARE, "prepare.loop", Kind.HOST, cost=f"host.{label}.prepare", share=0.5 if host_known else 0.7),
-        _op(Phase.PREPARE, "prepare.lengths", Kind.COPY, stream=PREP, cost="dflash.prepare.lengths",
-            host=f"host.{label}.prepare", share=0.05, direction="h2d"),
-        _op(Phase.PREPARE, "prepare.assign", Kind.KERNEL, stream=PREP, cost="dflash.prepare.assign",
-            host=f"host.{label}.prepare", share=0.2, writes=("req_to_token[allocated:committed+2B]", "allocator")),
+        _op(
+            Phase.PREPARE,
+            "prepare.loop",
+            Kind.HOST,
+            cost=f"host.{label}.prepare",
+            share=0.5 if host_known else 0.7,
+        ),
+        _op(
+            Phase.PREPARE,
+            "prepare.lengths",
+            Kind.COPY,
+            stream=PREP,
+            cost="dflash.prepare.lengths",
+            host=f"host.{label}.prepare",
+            share=0.05,
+            direction="h2d",
+        ),
+        _op(
+            Phase.PREPARE,
+            "prepare.assign",
+            Kind.KERNEL,
+            stream=PREP,
+            cost="dflash.prepare.assign",
+            host=f"host.{label}.prepare",
+            share=0.2,
+            writes=("req_to_token[allocated:committed+2B]", "allocator"),
+        ),
         _op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S, host=f"host.{label}.enter", share=0.4),
-        _op(Phase.ENTER, "enter.gather", Kind.KERNEL, stream=F, cost="relay.gather_tokens", host=gather,
-            when=("gathered",), reads=("future_map.tokens[rows]",)),
+        _op(
+            Phase.ENTER,
+            "enter.gather",
+            Kind.KERNEL,
+            stream=F,
+            cost="relay.gather_tokens",
+            host=gather,
+            when=("gathered",),
+            reads=("future_map.tokens[rows]",),
+        ),
         _op(Phase.ENTER, "enter.isolation", Kind.HOST, cost=f"host.{label}.enter", share=0.6),
     ]
 
@@ -170,29 +222,71 @@ def _closing(
     join = [_op(Phase.COPY, "copy.join", Kind.WAIT, stream=copies, on=F, host=copy, share=0.2)]
     return [
         *(join if copies is not F else []),
-        _op(Phase.COPY, "copy.tokens", Kind.COPY, stream=copies, cost="dflash.copy.tokens", host=copy, share=0.3,
-            direction="d2h"),
+        _op(
+            Phase.COPY,
+            "copy.tokens",
+            Kind.COPY,
+            stream=copies,
+            cost="dflash.copy.tokens",
+            host=copy,
+            share=0.3,
+            direction="d2h",
+        ),
         _op(Phase.COPY, "copy_done", Kind.RECORD, stream=copies, event="copy_done", host=copy, share=0.2),
         _op(Phase.COPY, "copy.finish", Kind.HOST, cost=copy, share=0.3),
         *before_queue,
         _op(Phase.QUEUE, "queue", Kind.HOST, cost=f"host.{label}.queue"),
-        _op(Phase.PROCESS, "process", Kind.HOST, cost=f"host.{label}.process", stream=S,
-            writes=(*rewrites, "allocator")),
+        _op(
+            Phase.PROCESS,
+            "process",
+            Kind.HOST,
+            cost=f"host.{label}.process",
+            stream=S,
+            writes=(*rewrites, "allocator"),
+        ),
     ]
 
 
 def _decode(label: str) -> list[Operation]:
     """Non-speculative decode (semantics 1.4): metadata, graph, sample, publish, stash."""
     return [
-        _kernel("decode.metadata", "seam.metadata", f"host.{label}.verify", 0.8,
-                reads=("req_to_token[0:seq]",)),
-        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done", marks=(Mark.LAST_SHARED_READ,)),
-        _kernel("decode.graph", "graph.decode", f"host.{label}.verify", 0.1, Kind.GRAPH,
-                marks=(Mark.DRAFT, Mark.TARGET), writes=("kv[seq]",)),
+        _kernel(
+            "decode.metadata", "seam.metadata", f"host.{label}.verify", 0.8, reads=("req_to_token[0:seq]",)
+        ),
+        _op(
+            Phase.FORWARD,
+            "read_done",
+            Kind.RECORD,
+            stream=F,
+            event="read_done",
+            marks=(Mark.LAST_SHARED_READ,),
+        ),
+        _kernel(
+            "decode.graph",
+            "graph.decode",
+            f"host.{label}.verify",
+            0.1,
+            Kind.GRAPH,
+            marks=(Mark.DRAFT, Mark.TARGET),
+            writes=("kv[seq]",),
+        ),
         _kernel("sample", "seam.argmax", f"host.{label}.accept", 0.5),
-        _kernel("publish", "dflash.publish", f"host.{label}.accept", 0.25, Kind.PUBLISH,
-                writes=("future_map.new_seq_lens[rows]",)),
-        _kernel("stash", "dflash.stash", f"host.{label}.accept", 0.25, Kind.STASH, writes=("future_map.tokens[rows]",)),
+        _kernel(
+            "publish",
+            "dflash.publish",
+            f"host.{label}.accept",
+            0.25,
+            Kind.PUBLISH,
+            writes=("future_map.new_seq_lens[rows]",),
+        ),
+        _kernel(
+            "stash",
+            "dflash.stash",
+            f"host.{label}.accept",
+            0.25,
+            Kind.STASH,
+            writes=("future_map.tokens[rows]",),
+        ),
     ]
 
 
@@ -200,22 +294,57 @@ def _chain(label: str, algorithm: str) -> list[Operation]:
     """EAGLE family with topk 1 (semantics 1.5): draft, verify, publish, draft-extend in a graph."""
     draft, verify, accept, tail = (f"host.{label}.{s}" for s in ("draft", "verify", "accept", "tail"))
     return [
-        _kernel("draft.metadata", "seam.metadata", draft, 0.9, marks=(Mark.FIRST_USE_OF_HOST_LENGTHS,),
-                reads=("req_to_token[seq:seq+B]",)),
+        _kernel(
+            "draft.metadata",
+            "seam.metadata",
+            draft,
+            0.9,
+            marks=(Mark.FIRST_USE_OF_HOST_LENGTHS,),
+            reads=("req_to_token[seq:seq+B]",),
+        ),
         _kernel("draft.graph", f"graph.draft.{algorithm}", draft, 0.1, Kind.GRAPH, marks=(Mark.DRAFT,)),
         _kernel("tree", "seam.tree", verify, 0.15),
         _kernel("verify.metadata", "seam.metadata", verify, 0.85, reads=READS_VERIFY),
-        _kernel("verify.graph", "graph.target.chain", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,),
-                writes=("kv[seq:seq+B]",)),
+        _kernel(
+            "verify.graph",
+            "graph.target.chain",
+            verify,
+            0.1,
+            Kind.GRAPH,
+            marks=(Mark.TARGET,),
+            writes=("kv[seq:seq+B]",),
+        ),
         _kernel("accept", "seam.accept", accept, 0.8),
-        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
+        _kernel(
+            "publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)
+        ),
         _kernel("extend.metadata", "seam.metadata", draft, 0.9, reads=READS_VERIFY),
-        _op(Phase.FORWARD, "read_done", Kind.RECORD, stream=F, event="read_done", marks=(Mark.LAST_SHARED_READ,)),
-        _kernel("extend.graph", f"graph.extend.{algorithm}", draft, 0.1, Kind.GRAPH, marks=(Mark.SELF_FENCE,),
-                writes=("draft_kv[seq:seq+B]",)),
+        _op(
+            Phase.FORWARD,
+            "read_done",
+            Kind.RECORD,
+            stream=F,
+            event="read_done",
+            marks=(Mark.LAST_SHARED_READ,),
+        ),
+        _kernel(
+            "extend.graph",
+            f"graph.extend.{algorithm}",
+            draft,
+            0.1,
+            Kind.GRAPH,
+            marks=(Mark.SELF_FENCE,),
+            writes=("draft_kv[seq:seq+B]",),
+        ),
         _kernel("extend.topk", "seam.argmax", tail, 0.15),
-        _kernel("stash", "dflash.stash", tail, 0.15, Kind.STASH,
-                writes=("future_map.tokens[rows]", "future_map.topk[rows]", "future_map.hidden[rows]")),
+        _kernel(
+            "stash",
+            "dflash.stash",
+            tail,
+            0.15,
+            Kind.STASH,
+            writes=("future_map.tokens[rows]", "future_map.topk[rows]", "future_map.hidden[rows]"),
+        ),
     ]
 
 
@@ -227,16 +356,38 @@ def _lookup(label: str) -> list[Operation]:
         _op(Phase.FORWARD, "history.drain", Kind.SYNCHRONIZE, on=F),
         _op(Phase.FORWARD, "history.lengths", Kind.COPY, stream=F, cost="seam.copy", direction="d2h"),
         _op(Phase.FORWARD, "history.lengths_drain", Kind.SYNCHRONIZE, on=F),
-        _op(Phase.FORWARD, "lookup", Kind.HOST, cost="host.ngram.lookup", marks=(Mark.FIRST_USE_OF_HOST_LENGTHS,)),
+        _op(
+            Phase.FORWARD,
+            "lookup",
+            Kind.HOST,
+            cost="host.ngram.lookup",
+            marks=(Mark.FIRST_USE_OF_HOST_LENGTHS,),
+        ),
         _op(Phase.FORWARD, "tree.upload", Kind.COPY, stream=F, cost="seam.copy", direction="h2d"),
         _kernel("mask", "seam.mask", "host.ngram.mask", 1.0, marks=(Mark.DRAFT,)),
         _kernel("verify.metadata", "seam.metadata", verify, 0.9, reads=READS_VERIFY),
-        _kernel("verify.graph", "graph.target.lookup", verify, 0.1, Kind.GRAPH, marks=(Mark.TARGET,),
-                writes=("kv[seq:seq+B]",)),
+        _kernel(
+            "verify.graph",
+            "graph.target.lookup",
+            verify,
+            0.1,
+            Kind.GRAPH,
+            marks=(Mark.TARGET,),
+            writes=("kv[seq:seq+B]",),
+        ),
         _kernel("accept", "seam.accept", accept, 0.6),
-        _kernel("move", "seam.move", accept, 0.2, reads=READS_VERIFY,
-                marks=(Mark.LAST_SHARED_READ, Mark.SELF_FENCE), writes=("kv[seq:seq+B]",)),
-        _kernel("publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)),
+        _kernel(
+            "move",
+            "seam.move",
+            accept,
+            0.2,
+            reads=READS_VERIFY,
+            marks=(Mark.LAST_SHARED_READ, Mark.SELF_FENCE),
+            writes=("kv[seq:seq+B]",),
+        ),
+        _kernel(
+            "publish", "dflash.publish", accept, 0.2, Kind.PUBLISH, writes=("future_map.new_seq_lens[rows]",)
+        ),
     ]
 
 
@@ -245,35 +396,71 @@ def _prefill(label: str, copies: StreamName, tail: list[Operation]) -> list[Oper
         _op(Phase.RECEIVE, "receive", Kind.HOST, cost=f"host.{label}.receive"),
         _op(Phase.SCHEDULE, "schedule", Kind.HOST, cost=f"host.{label}.schedule"),
         _op(Phase.PREPARE, "prefill.prepare", Kind.HOST, cost="host.prefill.prepare"),
-        _op(Phase.PREPARE, "prefill.write_rows", Kind.KERNEL, stream=S, cost="prefill.write_rows",
-            writes=("req_to_token[0:prompt]", "allocator")),
+        _op(
+            Phase.PREPARE,
+            "prefill.write_rows",
+            Kind.KERNEL,
+            stream=S,
+            cost="prefill.write_rows",
+            writes=("req_to_token[0:prompt]", "allocator"),
+        ),
         _op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S),
         _op(Phase.ENTER, "prefill.enter", Kind.HOST, cost="host.prefill.enter"),
-        _op(Phase.FORWARD, "prefill.input_ids", Kind.COPY, stream=F, cost="prefill.input_ids", direction="h2d"),
-        _op(Phase.FORWARD, "prefill.target", Kind.KERNEL, stream=F, cost="prefill.target",
-            host="host.prefill.target", marks=(Mark.TARGET,), reads=("req_to_token[0:prompt]",),
-            writes=("kv[0:prompt]",)),
-        _op(Phase.FORWARD, "publish", Kind.PUBLISH, stream=F, cost="dflash.publish",
-            writes=("future_map.new_seq_lens[rows]",)),
+        _op(
+            Phase.FORWARD, "prefill.input_ids", Kind.COPY, stream=F, cost="prefill.input_ids", direction="h2d"
+        ),
+        _op(
+            Phase.FORWARD,
+            "prefill.target",
+            Kind.KERNEL,
+            stream=F,
+            cost="prefill.target",
+            host="host.prefill.target",
+            marks=(Mark.TARGET,),
+            reads=("req_to_token[0:prompt]",),
+            writes=("kv[0:prompt]",),
+        ),
+        _op(
+            Phase.FORWARD,
+            "publish",
+            Kind.PUBLISH,
+            stream=F,
+            cost="dflash.publish",
+            writes=("future_map.new_seq_lens[rows]",),
+        ),
         *tail,
         *_closing(label, copies, [], rewrites=("req_to_token[0:prompt]",)),
     ]
 
 
 NON_SPECULATIVE = Capabilities(
-    length_source=LengthSource.HOST_KNOWN, host_length_need=HostLengthNeed.NONE, relay_schema=("output_tokens",),
-    carry=Carry.BY_ROW, read_end=ReadEnd.PRE_REPLAY, write_fence=WriteFence.SCHEDULER,
-    decode_prep=PrepStream.SCHEDULE, consumes_host_lengths=False,
+    length_source=LengthSource.HOST_KNOWN,
+    host_length_need=HostLengthNeed.NONE,
+    relay_schema=("output_tokens",),
+    carry=Carry.BY_ROW,
+    read_end=ReadEnd.PRE_REPLAY,
+    write_fence=WriteFence.SCHEDULER,
+    decode_prep=PrepStream.SCHEDULE,
+    consumes_host_lengths=False,
 )
 CHAIN = Capabilities(
-    length_source=LengthSource.PUBLISHED, host_length_need=HostLengthNeed.NONE,
-    relay_schema=("verified_id", "topk_p", "topk_index", "hidden_states"), carry=Carry.BY_ROW,
-    read_end=ReadEnd.PRE_REPLAY, write_fence=WriteFence.SCHEDULER, decode_prep=PrepStream.SCHEDULE,
+    length_source=LengthSource.PUBLISHED,
+    host_length_need=HostLengthNeed.NONE,
+    relay_schema=("verified_id", "topk_p", "topk_index", "hidden_states"),
+    carry=Carry.BY_ROW,
+    read_end=ReadEnd.PRE_REPLAY,
+    write_fence=WriteFence.SCHEDULER,
+    decode_prep=PrepStream.SCHEDULE,
     consumes_host_lengths=False,
 )
 LOOKUP = Capabilities(
-    length_source=LengthSource.PUBLISHED, host_length_need=HostLengthNeed.EXACT, relay_schema=(),
-    carry=Carry.BY_ROW, read_end=ReadEnd.END, write_fence=WriteFence.SCHEDULER, decode_prep=PrepStream.SCHEDULE,
+    length_source=LengthSource.PUBLISHED,
+    host_length_need=HostLengthNeed.EXACT,
+    relay_schema=(),
+    carry=Carry.BY_ROW,
+    read_end=ReadEnd.END,
+    write_fence=WriteFence.SCHEDULER,
+    decode_prep=PrepStream.SCHEDULE,
     consumes_host_lengths=True,
 )
 DESCRIPTIONS = {
@@ -294,24 +481,38 @@ def programs(engine: str, label: str, copies: StreamName, changed: list[Operatio
     for algorithm, description in DESCRIPTIONS.items():
         host_known = algorithm == "none"
         lookup = algorithm == "ngram"
-        stash = _kernel("stash", "dflash.stash", "call.launch", 1.0, Kind.STASH, writes=("future_map.tokens[rows]",))
-        extend = _kernel("prefill.extend", "prefill.append", f"host.{label}.tail", 1.0, writes=("draft_kv[0:prompt]",))
+        stash = _kernel(
+            "stash", "dflash.stash", "call.launch", 1.0, Kind.STASH, writes=("future_map.tokens[rows]",)
+        )
+        extend = _kernel(
+            "prefill.extend", "prefill.append", f"host.{label}.tail", 1.0, writes=("draft_kv[0:prompt]",)
+        )
         tail = [] if lookup else [stash] if host_known else [extend, stash]
         forward = _decode(label) if host_known else _lookup(label) if lookup else _chain(label, algorithm)
         update = [_op(Phase.QUEUE, "corpus.update", Kind.HOST, cost="host.ngram.update")] if lookup else []
         block = 1 if host_known else LOOKUP_BLOCK if lookup else CHAIN_BLOCK
         found.append(
             StepProgram(
-                algorithm=algorithm, engine=f"sglang-{engine}", description=description, status="assumed",
+                algorithm=algorithm,
+                engine=f"sglang-{engine}",
+                description=description,
+                status="assumed",
                 source="not measured: order of operations from the engine's source, host sections and seam kernels "
                 "of the traced DFLASH worker, graphs scaled by layers, tokens and vocabulary",
                 capabilities=NON_SPECULATIVE if host_known else LOOKUP if lookup else CHAIN,
                 speculation=Speculation(
-                    kind="none" if host_known else "lookup" if lookup else "chain", block_size=block,
-                    min_block_size=1 if host_known else 2, max_block_size=1 if host_known else 16,
-                    draft_steps=None if host_known or lookup else block - 1, topk=None if host_known or lookup else 1,
+                    kind="none" if host_known else "lookup" if lookup else "chain",
+                    block_size=block,
+                    min_block_size=1 if host_known else 2,
+                    max_block_size=1 if host_known else 16,
+                    draft_steps=None if host_known or lookup else block - 1,
+                    topk=None if host_known or lookup else 1,
                 ),
-                operations=(*_opening(label, changed, host_known), *forward, *_closing(label, copies, update)),
+                operations=(
+                    *_opening(label, changed, host_known),
+                    *forward,
+                    *_closing(label, copies, update),
+                ),
                 prefill=tuple(_prefill(label, copies, tail)),
             )
         )

@@ -14,6 +14,8 @@ from sim.program.step_program import Kind, Operation, Phase, StepProgram
 
 #: batches at which costs are tabulated
 BATCHES = (1, 2, 4, 8, 16, 32)
+#: unprofiled cost of a graph launch call (µs), as far as it matters for an operation's share of its section
+GRAPH_CALL = 3.0
 #: sections that one unprofiled timing covers together; sections outside any group are deflated only
 GROUPS = {
     "schedule": ("schedule", "prepare"),
@@ -47,8 +49,13 @@ def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[O
             row = piece.row
             found.append(
                 Operation(
-                    phase=piece.phase, name=name, kind=Kind.HOST, cost=host_name, share=shares[name],
-                    stream=row.stream if row else None, writes=row.writes if row else (),
+                    phase=piece.phase,
+                    name=name,
+                    kind=Kind.HOST,
+                    cost=host_name,
+                    share=shares[name],
+                    stream=row.stream if row else None,
+                    writes=row.writes if row else (),
                 )
             )
             continue
@@ -56,9 +63,20 @@ def operations(engine: list[Pieces], inflation: Inflation, label: str) -> list[O
         assert row is not None  # every kind but HOST comes from a template row
         found.append(
             Operation(
-                phase=piece.phase, name=name, kind=piece.kind, stream=row.stream, cost=row.cost, host=host_name,
-                share=shares[name], event=row.event, on=row.on, when=row.when, marks=row.marks, reads=row.reads,
-                writes=row.writes, direction=row.direction,
+                phase=piece.phase,
+                name=name,
+                kind=piece.kind,
+                stream=row.stream,
+                cost=row.cost,
+                host=host_name,
+                share=shares[name],
+                event=row.event,
+                on=row.on,
+                when=row.when,
+                marks=row.marks,
+                reads=row.reads,
+                writes=row.writes,
+                direction=row.direction,
             )
         )
     return found
@@ -82,10 +100,16 @@ def program(engine: list[Pieces], inflation: Inflation) -> StepProgram:
             listed.append(template.optional[op.name])
         listed.append(op)
     return StepProgram(
-        algorithm=template.algorithm, engine=template.engine, description=template.description, status="measured",
-        source=f"{file_names(engine)}; order of calls and kernels as traced, meaning of events from the engine's source",
-        capabilities=template.capabilities, speculation=template.speculation,
-        admission_min_free=template.admission_min_free, operations=tuple(listed), prefill=template.prefill,
+        algorithm=template.algorithm,
+        engine=template.engine,
+        description=template.description,
+        status="measured",
+        source=f"{file_names(engine)}; calls and kernels in traced order, meaning of events from the engine's source",
+        capabilities=template.capabilities,
+        speculation=template.speculation,
+        admission_min_free=template.admission_min_free,
+        operations=tuple(listed),
+        prefill=template.prefill,
     )
 
 
@@ -119,8 +143,9 @@ def _order(engine: list[Pieces]) -> list[str]:
     return sorted(names, key=lambda n: rank[phase_of[n]])  # stable: order inside a phase is the trace's
 
 
-def _host(piece: Piece, inflation: Inflation, state: float, graph_call: float = 0.0) -> float:
-    return inflation.deflate(piece.host, state) + graph_call * piece.graph_calls
+def _host(piece: Piece, inflation: Inflation, state: float, graph_call: float) -> float:
+    graphs = piece.graph_time if inflation.graphs_as_traced else graph_call * piece.graph_calls
+    return inflation.deflate(piece.host, state) + graphs
 
 
 def _by_section(p: Pieces, inflation: Inflation, graph_call: float) -> dict[str, dict[str, float]]:
@@ -132,18 +157,18 @@ def _by_section(p: Pieces, inflation: Inflation, graph_call: float) -> dict[str,
     return out
 
 
-def _shares(engine: list[Pieces], inflation: Inflation, graph_call: float = 3.0) -> dict[str, float]:
+def _shares(engine: list[Pieces], inflation: Inflation, graph_call: float = GRAPH_CALL) -> dict[str, float]:
     """Each operation's share of its section, averaged over traces; shares of a section sum to one."""
     collected: dict[str, dict[str, list[float]]] = {}
     for p in engine:
         for section, parts in _by_section(p, inflation, graph_call).items():
             total = sum(parts.values())
             for name, part in parts.items():
-                collected.setdefault(section, {}).setdefault(name, []).append(part / total)
+                collected.setdefault(section, {}).setdefault(name, []).append(part / total if total else 0.0)
     shares = {}
     for parts_of in collected.values():
         means = {name: float(np.mean(values)) for name, values in parts_of.items()}
-        whole = sum(means.values())
+        whole = sum(means.values()) or 1.0
         shares.update({name: mean / whole for name, mean in means.items()})
     return shares
 
@@ -159,22 +184,32 @@ def host_costs(
     one traced section.
     """
     central = _sections_over_batches(engine, inflation, totals, graph_call)
-    variance = {s: (totals[g].error if g in totals else 0.0) ** 2 + SECTION_ERROR**2 for s, (_, g) in central.items()}
+    variance = {
+        s: (totals[g].error if g in totals else 0.0) ** 2 + SECTION_ERROR**2 for s, (_, g) in central.items()
+    }
     for kind, spread in inflation.spread.items():
         moved = _sections_over_batches(engine, inflation.moved(kind, spread), totals, graph_call)
         for s, (value, _) in moved.items():
             variance[s] += float(np.mean(value / central[s][0] - 1)) ** 2
     names = file_names(engine)
+    batches = [p.traced.batch for p in engine]
+    valid = {True: (BATCHES[0], BATCHES[-1]), False: (min(batches), max(batches))}
     costs = {}
     for s, (value, group) in central.items():
         if group in totals:
             status, source = totals[group].status, f"{totals[group].source}; divided as in {names}"
         else:
             status = "scaled"
-            source = f"{names}, profiling removed per recorded operator and call; no unprofiled timing covers it"
+            source = (
+                f"{names}, profiling removed per recorded operator and call; no unprofiled timing covers it"
+            )
         costs[host_cost(s, label)] = Cost(
-            value=rounded(value), batch=BATCHES, valid_range={"batch": (BATCHES[0], BATCHES[-1])},
-            boot_sd=round(float(np.sqrt(variance[s])), 3), status=status, source=source,  # type: ignore[arg-type]
+            value=rounded(value),
+            batch=BATCHES,
+            valid_range={"batch": valid[group in totals]},
+            boot_sd=round(float(np.sqrt(variance[s])), 3),
+            status=status,
+            source=source,
         )
     return costs
 

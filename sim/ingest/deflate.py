@@ -55,6 +55,8 @@ def call_of(entry: Entry) -> Stretch:
         return Stretch(entry.call, (0.0, 1.0, 0.0, 0.0))
     if entry.kind in (CallKind.RECORD, CallKind.WAIT):
         return Stretch(entry.call, (0.0, 0.0, 1.0, 0.0))
+    if entry.kind == CallKind.HOST:
+        return Stretch(entry.call, EMPTY.counts)
     return EMPTY
 
 
@@ -67,6 +69,8 @@ class Inflation:
     #: state of each trace
     states: dict[str, float]
     fitted: bool
+    #: graph launch calls cost what the trace shows, not what an unprofiled primitive says
+    graphs_as_traced: bool = False
 
     def moved(self, kind: str, by: float) -> Inflation:
         """The same with one amount a relative ``by`` larger."""
@@ -86,6 +90,12 @@ class Known:
     trace: str
     stretch: Stretch
     unprofiled: float
+
+
+def no_inflation(traces: list[str]) -> Inflation:
+    """Host times as traced: for traces without a profiler's slowdown, and for comparing in profiled time."""
+    zero = dict.fromkeys(KINDS, 0.0)
+    return Inflation(zero, zero, dict.fromkeys(traces, 1.0), fitted=False, graphs_as_traced=True)
 
 
 def default_inflation(traces: list[str]) -> Inflation:

@@ -41,7 +41,7 @@ class Line:
 
 def contexts(count: int, prompt: float, accepted_per_step: float) -> NDArray[np.float64]:
     """Mean tokens a request held in the forward that each entry of a device-bound series shows."""
-    return prompt + accepted_per_step * (np.arange(count) + DROPPED - LAG)
+    return prompt + accepted_per_step * (np.arange(count, dtype=np.float64) + DROPPED - LAG)
 
 
 def cycle_line(cycles: NDArray[np.float64], context: NDArray[np.float64]) -> Line:
@@ -118,7 +118,8 @@ def seam_costs(engine: list[Pieces], whole: NDArray[np.float64] | None = None) -
             valid_range={"batch": (first, last)},
             boot_sd=TRACED_SD,
             status="measured",
-            source=source + ("; between the traced batches in the shape of the whole cycle" if shaped else ""),
+            source=source
+            + ("; between the traced batches in the shape of the whole cycle" if shaped else ""),
         )
     return costs
 
@@ -129,7 +130,11 @@ def forward_seams(p: Pieces, costs: dict[str, Cost]) -> NDArray[np.float64]:
     total = np.zeros(len(BATCHES))
     for piece in p.pieces.values():
         row = piece.row
-        busy = row is not None and row.stream is StreamName.FORWARD and piece.kind not in (Kind.WAIT, Kind.RECORD)
+        busy = (
+            row is not None
+            and row.stream is StreamName.FORWARD
+            and piece.kind not in (Kind.WAIT, Kind.RECORD)
+        )
         if busy and row is not None and row.cost and row.cost not in graphs:
             total += table(costs[row.cost])
     return total
@@ -138,9 +143,7 @@ def forward_seams(p: Pieces, costs: dict[str, Cost]) -> NDArray[np.float64]:
 def idle_share(p: Pieces) -> float:
     """Share of the traced cycle in which the forward stream waits for launches or events."""
     forward = {piece.stream for piece in p.pieces.values() if piece.kind is Kind.GRAPH}
-    idle = sum(
-        max(0.0, e.idle_before - 1.5) for e in p.traced.entries if e.nodes and e.stream in forward
-    )
+    idle = sum(max(0.0, e.idle_before - 1.5) for e in p.traced.entries if e.nodes and e.stream in forward)
     return idle / p.traced.cycle
 
 
@@ -179,12 +182,18 @@ def draft_costs(
     slope = np.array([line.slope for line in lines]) * part
     at = {}
     for p, tokens in zip(engine, context.at, strict=True):
-        at[p.traced.batch] = p.pieces[row.name].device - float(np.interp(p.traced.batch, BATCHES, slope)) * tokens
+        at[p.traced.batch] = (
+            p.pieces[row.name].device - float(np.interp(p.traced.batch, BATCHES, slope)) * tokens
+        )
     return {
         row.cost: Cost(
-            value=rounded(by_shape(at, whole)), batch=BATCHES,
+            value=rounded(by_shape(at, whole)),
+            batch=BATCHES,
             per_context=tuple(round(float(s), 5) for s in slope),
-            valid_range={"batch": (BATCHES[0], BATCHES[-1])}, within_sd=0.002, boot_sd=boot_sd, status="measured",
+            valid_range={"batch": (BATCHES[0], BATCHES[-1])},
+            within_sd=0.002,
+            boot_sd=boot_sd,
+            status="measured",
             source=f"{file_names(engine)}{note}; between the traced batches in the shape of the whole cycle; context "
             "slope as the traces divide it",
         )
@@ -203,16 +212,23 @@ def target_cost(
     value = whole - table(costs[draft.cost]) - forward_seams(engine[0], costs)
     return {
         name: Cost(
-            value=rounded(value), batch=BATCHES, per_context=tuple(round(float(s), 5) for s in slope * (1 - part)),
+            value=rounded(value),
+            batch=BATCHES,
+            per_context=tuple(round(float(s), 5) for s in slope * (1 - part)),
             valid_range={"batch": (BATCHES[0], BATCHES[-1])},
             within_sd=round(float(np.median([x.within_sd for x in lines])), 4),
-            boot_sd=round(float(np.median([x.error for x in lines])), 4), status="fitted", source=source,
+            boot_sd=round(float(np.median([x.error for x in lines])), 4),
+            status="fitted",
+            source=source,
         )
     }
 
 
-def traced_graphs(engine: list[Pieces]) -> dict[str, Cost]:
-    """Graphs from traces alone: durations at the traced batches and contexts, no slope over the context."""
+def traced_graphs(engine: list[Pieces], whole: NDArray[np.float64] | None = None) -> dict[str, Cost]:
+    """Graphs from traces alone: durations at the traced batches and contexts, no slope over the context.
+
+    Between the traced batches in the shape of ``whole``, where given.
+    """
     found: dict[str, dict[int, float]] = {}
     for p in engine:
         for piece in p.pieces.values():
@@ -220,11 +236,16 @@ def traced_graphs(engine: list[Pieces]) -> dict[str, Cost]:
                 found.setdefault(piece.row.cost, {})[p.traced.batch] = round(piece.device, 2)
     costs = {}
     for name, at in found.items():
-        batches = tuple(sorted(at))
+        traced = tuple(sorted(at))
+        batches = BATCHES if whole is not None else traced
+        values = rounded(by_shape(at, whole)) if whole is not None else tuple(at[b] for b in traced)
         costs[name] = Cost(
-            value=tuple(at[b] for b in batches) if len(batches) > 1 else at[batches[0]],
+            value=values if len(batches) > 1 else values[0],
             batch=batches if len(batches) > 1 else None,
-            valid_range={"batch": (batches[0], batches[-1])}, within_sd=0.005, boot_sd=TRACED_SD, status="measured",
+            valid_range={"batch": (traced[0], traced[-1])},
+            within_sd=0.005,
+            boot_sd=TRACED_SD,
+            status="measured",
             source=f"{file_names(engine)}: at the context of the traces, which they do not state",
         )
     return costs
@@ -237,9 +258,11 @@ def prefill_target(target: Cost, block: int, prompt: float) -> Cost:
     slope = (values[-1] - values[-2]) / (tokens[-1] - tokens[-2])
     small = float(np.interp(prompt, tokens, values))
     return Cost(
-        value=round(small - slope * prompt, 1), per_token=round(float(slope), 3), status="scaled",
-        source=f"the target graph at {prompt:g} tokens, on with its slope from {tokens[-2]:g} to {tokens[-1]:g} tokens "
-        "(bound by arithmetic)",
+        value=round(small - slope * prompt, 1),
+        per_token=round(float(slope), 3),
+        status="scaled",
+        source=f"the target graph at {prompt:g} tokens, on with its slope from {tokens[-2]:g} to {tokens[-1]:g} "
+        "tokens (bound by arithmetic)",
     )
 
 

@@ -15,7 +15,9 @@ from sim.program.step_program import StepProgram
 def profile_lines(profile: DeviceProfile, comment: str = "") -> list[str]:
     """``configs/devices/<profile>.toml``; costs one table each, sorted by name."""
     lines = [f"# {line}" for line in comment.splitlines()] + [""] * bool(comment)
-    head = profile.model_dump(mode="json", exclude={"costs", "provenance", "host_state"}, exclude_defaults=True)
+    head = profile.model_dump(
+        mode="json", exclude={"costs", "provenance", "host_state"}, exclude_defaults=True
+    )
     lines += [f"{k} = {toml_out.value(v)}" for k, v in head.items()] + [""]
     if profile.provenance:
         lines += toml_out.table("provenance", profile.provenance)
@@ -29,8 +31,19 @@ def profile_lines(profile: DeviceProfile, comment: str = "") -> list[str]:
 def cost_entry(cost: Cost) -> dict[str, Any]:
     """What a file states of a cost: the value always, the rest where it differs from the default."""
     given = cost.model_dump(mode="json", exclude_defaults=True)
-    order = ("value", "unit", "batch", "per_batch", "per_token", "per_context", "within_sd", "boot_sd",
-             "valid_range", "status", "source")
+    order = (
+        "value",
+        "unit",
+        "batch",
+        "per_batch",
+        "per_token",
+        "per_context",
+        "within_sd",
+        "boot_sd",
+        "valid_range",
+        "status",
+        "source",
+    )
     given["unit"], given["status"] = cost.unit, cost.status
     return {k: given[k] for k in order if k in given}
 

@@ -117,7 +117,9 @@ def run_batch_total(states: HostStates, bound_us: float, primitives: Primitives,
     if "resolve" in states.sections:
         value -= at_batches(states, "resolve")
     return Totals(
-        value, "measured", f"{FITTED}host_run_batch_us of {engine} less resolve and the publish record",
+        value,
+        "measured",
+        f"{FITTED}host_run_batch_us of {engine} less resolve and the publish record",
         states.residual_sd,
     )
 

@@ -85,6 +85,10 @@ def fit_states(
     )
 
 
+#: fewer rows than these say nothing of the spread between boots; then these log spreads below and above the median
+#: are used (H200 data set, 30 rows)
+FEWEST_ROWS = 6
+DEFAULT_SPREADS = (0.11, 0.17)
 #: probabilities a profile states
 PROBABILITIES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
 
@@ -96,11 +100,14 @@ def state_quantiles(states: NDArray[np.float64]) -> dict[str, float]:
     ones: a lognormal with one spread below the median and another above it, each the root mean square there.
     """
     logs = np.log(states / np.median(states))
-    below = float(np.sqrt(np.mean(logs[logs <= 0] ** 2)))
-    above = float(np.sqrt(np.mean(logs[logs >= 0] ** 2)))
+    below, above = DEFAULT_SPREADS
+    if len(states) >= FEWEST_ROWS:
+        below = float(np.sqrt(np.mean(logs[logs <= 0] ** 2)))
+        above = float(np.sqrt(np.mean(logs[logs >= 0] ** 2)))
     z = norm.ppf(PROBABILITIES)
     return {
-        str(p): round(float(np.exp(v * (below if v < 0 else above))), 3) for p, v in zip(PROBABILITIES, z, strict=True)
+        str(p): round(float(np.exp(v * (below if v < 0 else above))), 3)
+        for p, v in zip(PROBABILITIES, z, strict=True)
     }
 
 

@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import median
 
 from sim.errors import InputError, Problem
@@ -21,6 +22,8 @@ ITERATION_STARTS = ("scheduler.recv_requests", "scheduler.get_next_batch_to_run"
 _BATCH = re.compile(r"\bbs=(\d+)")
 #: a leading iteration is a transient of the profiler when its host time differs from the later median by this
 TRANSIENT = 0.10
+#: steady iterations a trace must have
+FEWEST = 3
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class Iteration:
 
     @property
     def signature(self) -> tuple[tuple[str, str], ...]:
-        return tuple((e.kind, e.label if e.kind in ("open", "close") else "") for e in self.entries)
+        """Kinds of calls and annotations in order; kernel names are left out, as they change with sizes."""
+        return tuple(
+            (e.kind, _BATCH.sub("", e.label) if e.kind in ("open", "close") else "") for e in self.entries
+        )
 
     @property
     def host(self) -> float:
@@ -94,9 +100,9 @@ class TracedProgram:
 
     @property
     def cycle(self) -> float:
-        """Median of target start to target start, microseconds."""
-        starts = [i.target_start for i in self.iterations]
-        return median(b - a for a, b in zip(starts, starts[1:], strict=False))
+        """Median of target start to target start of iterations that follow each other, microseconds."""
+        pairs = pairwise(self.iterations)
+        return median(b.target_start - a.target_start for a, b in pairs if b.index == a.index + 1)
 
 
 def split(trace: Trace) -> list[Iteration]:
@@ -108,12 +114,12 @@ def split(trace: Trace) -> list[Iteration]:
     starts = _starts(trace)
     following = _stream_neighbours(trace.activities)
     iterations = []
-    for index, (begin, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for index, (begin, end) in enumerate(pairwise(starts)):
         calls = [c for c in trace.calls if begin <= c.start < end]
         graphs = [c for c in calls if c.kind is CallKind.GRAPH and c.activities]
         if not graphs:
             continue  # a prefill or an idle turn of the loop
-        target = max(graphs, key=lambda c: len(c.activities))
+        target = max(graphs, key=lambda c: (len(c.activities), _span(c)))
         entries, device = _entries(trace, calls, begin, end, following)
         iterations.append(
             Iteration(
@@ -124,14 +130,16 @@ def split(trace: Trace) -> list[Iteration]:
                 entries=entries,
                 device=device,
                 target_start=target.activities[0].start,
-                graphs=tuple(c.activities[-1].end - c.activities[0].start for c in graphs),
+                graphs=tuple(_span(c) for c in graphs),
             )
         )
     if not iterations:
         raise InputError(
             Problem(
-                trace.path, f"{len(starts)} iteration starts and no complete decode iteration with a graph launch",
-                "at least 4 complete decode iterations replayed from graphs", HOW_TO_RECORD,
+                trace.path,
+                f"{len(starts)} iteration starts and no complete decode iteration with a graph launch",
+                "at least 4 complete decode iterations replayed from graphs",
+                HOW_TO_RECORD,
             )
         )
     return iterations
@@ -163,13 +171,21 @@ def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
     problems = []
     if rows is None:
         problems.append(
-            Problem(trace.path, "no batch size in any annotation", "an annotation with bs=<rows>",
-                    "name the batch size in the file (…_c8.json.gz) or record with the engine's step annotations")
+            Problem(
+                trace.path,
+                "no batch size in any annotation",
+                "an annotation with bs=<rows>",
+                "name the batch size in the file (…_c8.json.gz) or record with the engine's step annotations",
+            )
         )
-    if len(steady) < 3:
+    if not any(b.index == a.index + 1 for a, b in pairwise(steady)) or len(steady) < FEWEST:
         problems.append(
-            Problem(trace.path, f"{len(steady)} steady decode iterations", "at least 3 of one call sequence",
-                    HOW_TO_RECORD)
+            Problem(
+                trace.path,
+                f"{len(steady)} steady decode iterations of one call sequence",
+                f"at least {FEWEST}, two of them in a row",
+                HOW_TO_RECORD,
+            )
         )
     if problems or rows is None:
         raise InputError(problems)
@@ -245,7 +261,8 @@ def _entries(
             minor.append(c.start)
         else:
             points.append((c.start, c.end, c.kind, _label(c), c))
-    for s in trace.spans:
+    # Named calls need no annotations, whose ends may coincide with calls in any order.
+    for s in [] if trace.named else trace.spans:
         if begin <= s.start < end:
             points.append((s.start, s.start, "open", s.name, None))
             points.append((min(s.end, end), min(s.end, end), "close", s.name, None))
@@ -274,15 +291,32 @@ def _entries(
                 "idle_before": own[0].start - before,
             }
         entries.append(
-            Entry(kind, label, start - begin, max(0.0, start - last), count, queries, stop - start,
-                  nodes=nodes, stream=stream, activity=activity, **device)
+            Entry(
+                kind,
+                label,
+                start - begin,
+                max(0.0, start - last),
+                count,
+                queries,
+                stop - start,
+                nodes=nodes,
+                stream=stream,
+                activity=activity,
+                **device,
+            )
         )
         times.append(span)
         last = max(last, stop)
     return entries, times
 
 
+def _span(call: Call) -> float:
+    return call.activities[-1].end - call.activities[0].start
+
+
 def _label(call: Call) -> str:
+    if call.operation:
+        return call.operation
     if not call.activities:
         return call.kind.value
     first = call.activities[0]
@@ -295,7 +329,15 @@ def _medians(iterations: list[Iteration]) -> list[Entry]:
         figures = {
             name: median(getattr(e, name) for e in column)
             for name in (
-                "offset", "gap", "operators", "minor", "call", "span", "pitch", "lag", "idle_before",
+                "offset",
+                "gap",
+                "operators",
+                "minor",
+                "call",
+                "span",
+                "pitch",
+                "lag",
+                "idle_before",
             )
         }
         e = column[0]

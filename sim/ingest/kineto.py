@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -29,6 +30,7 @@ _PREFIX = re.compile(r"^[a-z]+(?=[A-Z])")
 
 
 class CallKind(StrEnum):
+    HOST = "host"  # named host work: only traces that state their operations have it
     LAUNCH = "launch"  # one kernel or memset
     GRAPH = "graph"
     COPY = "copy"
@@ -63,6 +65,8 @@ class Call(NamedTuple):
     kind: CallKind
     name: str
     activities: tuple[Activity, ...]
+    #: the operation it belongs to, where the trace says so
+    operation: str = ""
 
 
 class Span(NamedTuple):
@@ -87,8 +91,10 @@ class Trace:
     device: str = ""
     #: things handled on the way that the user should know
     notes: list[str] = field(default_factory=list)
-    #: recorded synchronisation pairs, when the trace has them: (host call's correlation, event, stream)
+    #: recorded pairs of waits and records (`cuda_sync` events)
     sync_records: int = 0
+    #: calls name their operations: written by this package, with no profiler's slowdown in it
+    named: bool = False
 
 
 def read_trace(path: Path) -> Trace:
@@ -130,6 +136,7 @@ class _Event(NamedTuple):
     duration: float
     lane: tuple[Any, Any]
     correlation: int
+    operation: str
 
 
 #: categories of complete events worth keeping
@@ -149,15 +156,28 @@ def _slim(entry: dict[str, Any]) -> Any:
     if category not in _KEPT and not category.endswith(("runtime", "driver")):
         return None
     args = entry.get("args")
-    correlation = args.get("correlation") if isinstance(args, dict) else None
+    args = args if isinstance(args, dict) else {}
+    correlation, operation = args.get("correlation"), args.get("operation")
     start, duration, name = entry.get("ts"), entry.get("dur", 0), entry.get("name")
-    if not isinstance(start, int | float) or not isinstance(duration, int | float) or not isinstance(name, str):
+    if (
+        not isinstance(start, int | float)
+        or not isinstance(duration, int | float)
+        or not isinstance(name, str)
+    ):
         return None
     lane = (entry.get("pid"), entry.get("tid"))
     if not all(isinstance(part, int | str) for part in lane):
         return None
+    if not (math.isfinite(start) and math.isfinite(duration) and duration >= 0):
+        return None
     return _Event(
-        category, name, float(start), float(duration), lane, correlation if isinstance(correlation, int) else 0
+        category,
+        name,
+        float(start),
+        float(duration),
+        lane,
+        correlation if isinstance(correlation, int) else 0,
+        operation if isinstance(operation, str) else "",
     )
 
 
@@ -167,7 +187,9 @@ def _parse(path: Path, raw: bytes) -> Any:
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         where = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise _refuse(
-            path, f"text that is no JSON{where} ({len(raw)} bytes)", "a complete JSON document",
+            path,
+            f"text that is no JSON{where} ({len(raw)} bytes)",
+            "a complete JSON document",
             "the export was probably cut short: export the trace again and wait until it is written",
         ) from error
 
@@ -196,7 +218,9 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
     runtime = [e for e in events if e.category.endswith(("runtime", "driver"))]
     if not device_events:
         raise _refuse(
-            path, f"{len(runtime)} runtime calls but no device activity", "kernels and copies of a device",
+            path,
+            f"{len(runtime)} runtime calls but no device activity",
+            "kernels and copies of a device",
             f"a CPU-only run, or the profiler ran without the device activity: {HOW_TO_RECORD}",
         )
     if not runtime:
@@ -206,7 +230,12 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
     activities = []
     for e in device_events:
         activity = Activity(
-            e.start - origin, e.start - origin + e.duration, e.lane, e.correlation, _DEVICE[e.category], e.name
+            e.start - origin,
+            e.start - origin + e.duration,
+            e.lane,
+            e.correlation,
+            _DEVICE[e.category],
+            e.name,
         )
         activities.append(activity)
         if e.correlation:
@@ -214,12 +243,18 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
     for group in by_correlation.values():
         group.sort()
     lane, notes = _scheduler_lane(path, events, runtime, by_correlation)
+    named = any(e.operation for e in runtime if e.lane == lane)
     calls = []
     for e in runtime:
         if e.lane == lane:
             caused = tuple(by_correlation.get(e.correlation, ()))
             start = e.start - origin
-            calls.append(Call(start, start + e.duration, call_kind(e.name, caused), e.name, caused))
+            kind = call_kind(e.name, caused)
+            calls.append(Call(start, start + e.duration, kind, e.name, caused, e.operation))
+    for e in events:
+        if named and e.operation and e.category == "cpu_op" and e.lane == lane:
+            start = e.start - origin
+            calls.append(Call(start, start + e.duration, CallKind.HOST, e.name, (), e.operation))
     calls.sort(key=lambda c: (c.start, c.end))
     early = [c for c in calls if c.activities and c.activities[0].start < c.start]
     if early:
@@ -239,11 +274,14 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
         path=str(path),
         calls=calls,
         spans=sorted(spans, key=lambda s: (s.start, -s.end)),
-        operators=sorted(e.start - origin for e in events if e.category == "cpu_op" and e.lane == lane),
+        operators=[]
+        if named
+        else sorted(e.start - origin for e in events if e.category == "cpu_op" and e.lane == lane),
         activities=sorted(activities),
         device=str(first.get("name", "")) if isinstance(first, dict) else "",
         notes=notes,
         sync_records=sum(e.category == "cuda_sync" for e in events),
+        named=named,
     )
 
 
@@ -254,18 +292,24 @@ def _scheduler_lane(
     launches: Counter[tuple[Any, Any]] = Counter(e.lane for e in runtime if e.correlation in by_correlation)
     if not launches:
         raise _refuse(
-            path, "no runtime call shares a correlation id with a device activity",
-            "launches and their kernels in one trace", f"two unrelated files were merged? {HOW_TO_RECORD}",
+            path,
+            "no runtime call shares a correlation id with a device activity",
+            "launches and their kernels in one trace",
+            f"two unrelated files were merged? {HOW_TO_RECORD}",
         )
-    annotated = Counter(e.lane for e in events if e.category == "user_annotation" and "scheduler" in e.name.lower())
+    annotated = Counter(
+        e.lane for e in events if e.category == "user_annotation" and "scheduler" in e.name.lower()
+    )
     busiest = launches.most_common(1)[0][1]
     # A second rank launches as much as the first; helper threads launch a few kernels at most.
     rivals = sorted((lane for lane, n in launches.items() if 2 * n >= busiest), key=str)
     processes = {lane[0] for lane in rivals}
     if len(processes) > 1:
         raise _refuse(
-            path, f"{len(processes)} processes that launch work ({', '.join(map(str, sorted(processes, key=str)))})",
-            "one rank a file", "export one trace for each rank and pass one of them",
+            path,
+            f"{len(processes)} processes that launch work ({', '.join(map(str, sorted(processes, key=str)))})",
+            "one rank a file",
+            "export one trace for each rank and pass one of them",
         )
     marked = [lane for lane in rivals if annotated[lane]]
     lane = (marked or rivals)[0]

@@ -29,8 +29,9 @@ class Piece:
     row: Row | None
     host: Stretch = EMPTY
     device: float = 0.0
-    #: a graph's launch call, whose unprofiled cost is a primitive
+    #: graph launch calls, whose unprofiled cost is a primitive, and their traced time (µs)
     graph_calls: int = 0
+    graph_time: float = 0.0
     nodes: int = 0
     activity: str = ""
     stream: tuple[int, int] = (-1, -1)
@@ -44,6 +45,8 @@ class Pieces:
     #: time and counts of what policies insert, by section
     policy: dict[str, Stretch] = field(default_factory=dict)
     policy_device: dict[str, float] = field(default_factory=dict)
+    #: sections with a host wait that a policy inserts
+    waits: list[str] = field(default_factory=list)
     folded: list[str] = field(default_factory=list)
     #: the template row of each entry
     rows: list[Row | None] = field(default_factory=list)
@@ -58,8 +61,10 @@ class Pieces:
         return sum((p.host for p in self.pieces.values() if p.section == name), EMPTY)
 
 
-def device_time(entry: Entry) -> float:
-    """Duration on its stream with the gap to a kernel queued behind it folded in (µs)."""
+def device_time(entry: Entry, named: bool) -> float:
+    """Duration on its stream with the gap to a kernel queued behind it folded in (µs); named traces have no gaps."""
+    if named:
+        return entry.span
     gap = entry.pitch - entry.span
     return entry.pitch if entry.lag > QUEUED and -5.0 < gap < LONGEST_GAP else entry.span + KERNEL_GAP
 
@@ -68,32 +73,45 @@ def read(traced: TracedProgram, template: Template) -> Pieces:
     """Assigns every entry to an operation, to a policy, or folds it into the operation that follows."""
     rows = align(template, [(e.kind, e.label) for e in traced.entries])
     out = Pieces(traced, template, rows=rows)
+    named = traced.trace.named
     carried, carried_device = EMPTY, 0.0
     for entry, row in zip(traced.entries, rows, strict=True):
         gap, call = gap_of(entry), call_of(entry)
+        if row is None and named and entry.kind not in ("open", "close"):
+            # Operations that the program does not list are those that policies insert.
+            out.policy[entry.label] = out.policy.get(entry.label, EMPTY) + gap + call
+            if entry.nodes:
+                out.policy_device[entry.label] = device_time(entry, named)
+            continue
         if row is None or row.role == "fold":
             carried += gap + call
             if entry.nodes:
-                carried_device += device_time(entry)
+                carried_device += device_time(entry, named)
                 out.folded.append(entry.label)
             continue
         if row.before:
-            before = _piece(out, row.before, row.before_phase or row.phase, row.before_section, Kind.HOST, None)
+            before = _piece(
+                out, row.before, row.before_phase or row.phase, row.before_section, Kind.HOST, None
+            )
             before.host += carried + gap
             carried, gap = EMPTY, EMPTY
         if row.role == "policy":
             # Its gap is the policy's own host work (a stream switch, the Python of the call).
             out.policy[row.section] = out.policy.get(row.section, EMPTY) + gap + call
+            if entry.kind == CallKind.SYNCHRONIZE:
+                out.waits.append(row.section)
             if entry.nodes:
-                out.policy_device[row.section] = device_time(entry)
+                out.policy_device[row.section] = device_time(entry, named)
             continue
         piece = _piece(out, row.name, row.phase, row.section, row.operation, row)
         piece.host += carried + gap + call
-        piece.device += carried_device + (device_time(entry) if entry.nodes else 0.0)
+        piece.device += carried_device + (device_time(entry, named) if entry.nodes else 0.0)
         piece.nodes, piece.activity, piece.stream = entry.nodes, entry.activity, entry.stream
         if entry.kind is CallKind.GRAPH:
-            piece.device = carried_device + entry.pitch if entry.pitch - entry.span < LONGEST_GAP else entry.span
+            back_to_back = not named and entry.pitch - entry.span < LONGEST_GAP
+            piece.device = carried_device + (entry.pitch if back_to_back else entry.span)
             piece.graph_calls += 1
+            piece.graph_time += entry.call
         carried, carried_device = EMPTY, 0.0
     return out
 

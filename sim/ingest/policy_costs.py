@@ -28,7 +28,14 @@ def call_costs(primitives: Primitives, launch_lag: float) -> dict[str, Cost]:
     where = primitives.path or "H200 defaults"
     costs["call.wake"] = Cost(
         value=round(
-            max(0.5, primitives["kernel+sync roundtrip"] - primitives["kernel_launch_cpu(add_)"] - launch_lag - 1.0), 2
+            max(
+                0.5,
+                primitives["kernel+sync roundtrip"]
+                - primitives["kernel_launch_cpu(add_)"]
+                - launch_lag
+                - 1.0,
+            ),
+            2,
         ),
         status=status,
         source=f"{where}: kernel+sync roundtrip less its launch, hop.launch and a kernel of 1 us; the wait spins",
@@ -39,7 +46,8 @@ def call_costs(primitives: Primitives, launch_lag: float) -> dict[str, Cost]:
         source=f"{where}: .cpu() (pageable) less the pinned round trip of the same size",
     )
     costs["host.lengths.resolve"] = Cost(
-        value=2 * primitives["wait_stream_cpu"], status="assumed",
+        value=2 * primitives["wait_stream_cpu"],
+        status="assumed",
         source=f"entering and leaving the private stream, priced as two stream calls (wait_stream_cpu, {where})",
     )
     return costs
@@ -48,7 +56,9 @@ def call_costs(primitives: Primitives, launch_lag: float) -> dict[str, Cost]:
 #: what no trace of a worker without exact lengths runs
 UNTRACED = {
     "host.lengths.mirror": Cost(
-        value=20.0, per_batch=0.1, status="assumed",
+        value=20.0,
+        per_batch=0.1,
+        status="assumed",
         source="five small CPU tensor operations at about 4 us each: index and sum of the mirror, and the bound "
         "with its sum that metadata builds from it (semantics 2.2 and 7.3); no trace of the data set runs it",
     ),
@@ -62,17 +72,22 @@ def launch_lag(traces: list[Pieces]) -> Cost:
     """End of a launch call to the kernel's start on an idle stream."""
     lags = {
         p.traced.trace.path.rsplit("/", 1)[-1]: [
-            e.lag for e in p.traced.entries if e.kind == CallKind.LAUNCH and e.idle_before > IDLE and e.lag > 0
+            e.lag
+            for e in p.traced.entries
+            if e.kind == CallKind.LAUNCH and e.idle_before > IDLE and e.lag > 0
         ]
         for p in traces
     }
     name, found = max(lags.items(), key=lambda item: len(item[1]))
     if len(found) < 5:
         return Cost(
-            value=DEFAULT_LAUNCH_LAG, status="assumed", source="H200 default: no trace launches into an idle stream"
+            value=DEFAULT_LAUNCH_LAG,
+            status="assumed",
+            source="H200 default: no trace launches into an idle stream",
         )
     return Cost(
-        value=round(median(found), 2), status="measured",
+        value=round(median(found), 2),
+        status="measured",
         source=f"{name}: end of a launch call to the kernel's start on an idle stream, median",
     )
 
@@ -87,11 +102,16 @@ def cross_stream_hop(traces: list[Pieces]) -> Cost:
             hops = _plan_hops(p)
             if hops is not None:
                 return Cost(
-                    value=round(hops / 3, 2), status="measured",
+                    value=round(hops / 3, 2),
+                    status="measured",
                     source=f"{file_names([p])}: last append to first upload on the plan stream (one hop) and table "
                     "write to first forward kernel (two), medians, a third of the sum",
                 )
-    return Cost(value=DEFAULT_HOP, status="assumed", source="H200 default: no trace shows an unmet wait across streams")
+    return Cost(
+        value=DEFAULT_HOP,
+        status="assumed",
+        source="H200 default: no trace shows an unmet wait across streams",
+    )
 
 
 def _plan_hops(p: Pieces) -> float | None:
@@ -125,19 +145,29 @@ def traced_costs(traces: list[Pieces], amounts: Inflation, primitives: Primitive
             {p.traced.batch: p.pieces["enter.tokens"].device for p in gathering},
             f"{names}: token gather that opens the forward",
         )
-        barrier = median(amounts.deflate(p.policy["receive"], amounts.states[p.traced.trace.path]) for p in gathering)
+        barrier = median(
+            amounts.deflate(p.policy["receive"], amounts.states[p.traced.trace.path]) for p in gathering
+        )
         costs["host.barrier"] = Cost(
-            value=round(max(0.0, barrier - primitives["event_wait_cpu"]), 2), status="measured",
+            value=round(max(0.0, barrier - primitives["event_wait_cpu"]), 2),
+            status="measured",
             source=f"{names}: the loop's barrier call deflated, less call.wait",
         )
     else:
-        costs["relay.gather_lengths"] = Cost(value=5.0, status="assumed", source="one small gather; no trace runs it")
-        costs["relay.gather_tokens"] = Cost(value=3.0, status="assumed", source="one small gather; no trace runs it")
-        costs["host.barrier"] = Cost(value=4.0, status="assumed", source="Python around the call; no trace runs it")
+        costs["relay.gather_lengths"] = Cost(
+            value=5.0, status="assumed", source="one small gather; no trace runs it"
+        )
+        costs["relay.gather_tokens"] = Cost(
+            value=3.0, status="assumed", source="one small gather; no trace runs it"
+        )
+        costs["host.barrier"] = Cost(
+            value=4.0, status="assumed", source="Python around the call; no trace runs it"
+        )
     copies = gathering or traces
     costs["lengths.copy"] = Cost(
-        value=round(median(p.pieces["copy.accepted"].device for p in copies), 2), status="scaled",
-        source=f"{file_names(copies)}: as the smaller result copy to pinned memory (the pool buffer has about 70 rows)",
+        value=round(median(p.pieces["copy.accepted"].device for p in copies), 2),
+        status="scaled",
+        source=f"{file_names(copies)}: as the smaller result copy to pinned memory (the pool has about 70 rows)",
     )
     return costs
 
@@ -146,11 +176,14 @@ def relay_resolve(total: NDArray[np.float64] | None, primitives: Primitives) -> 
     """Host part of resolve with its gather: the unprofiled section less its wait call, or a launch where unknown."""
     if total is None:
         return Cost(
-            value=primitives["kernel_launch_cpu(add_)"] * 6, status="assumed",
+            value=primitives["kernel_launch_cpu(add_)"] * 6,
+            status="assumed",
             source="one gather through the framework with its Python; no timing of resolve",
         )
     return Cost(
-        value=rounded(total - primitives["event_wait_cpu"]), batch=BATCHES, status="measured",
+        value=rounded(total - primitives["event_wait_cpu"]),
+        batch=BATCHES,
+        status="measured",
         valid_range={"batch": (BATCHES[0], BATCHES[-1])},
         source="cycles.csv: host_resolve_us of 0.5.15 default at host state 1, less call.wait",
     )

@@ -50,9 +50,16 @@ class Primitives:
         """The cost of a call."""
         given, default = CALLS[name]
         if given not in self.medians:
-            return Cost(value=default, boot_sd=0.3, status="assumed", source="an H200 host's median; no primitive given")
+            return Cost(
+                value=default,
+                boot_sd=0.3,
+                status="assumed",
+                source="an H200 host's median; no primitive given",
+            )
         return Cost(
-            value=self.medians[given], within_sd=round(self.spreads[given], 3), status="measured",
+            value=self.medians[given],
+            within_sd=round(self.spreads[given], 3),
+            status="measured",
             source=f"{self.path}: {given}",
         )
 
@@ -69,9 +76,13 @@ def read_primitives(path: Path) -> Primitives:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(Problem(str(path), str(error), "a JSON file of primitive costs", "check the path")) from None
+        raise InputError(
+            Problem(str(path), str(error), "a JSON file of primitive costs", "check the path")
+        ) from None
     if not isinstance(document, dict):
-        raise InputError(Problem(str(path), f"a JSON {type(document).__name__}", "an object of name → figures"))
+        raise InputError(
+            Problem(str(path), f"a JSON {type(document).__name__}", "an object of name → figures")
+        )
     medians, spreads, problems = {}, {}, []
     for name, given in document.items():
         if isinstance(given, str):

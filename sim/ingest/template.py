@@ -76,6 +76,14 @@ class Template:
     #: costs of operations that no trace of decode iterations shows
     assumed: dict[str, Cost]
 
+    @property
+    def target(self) -> str:
+        """Name of the target graph's cost."""
+        row = self.marked(Mark.TARGET)
+        assert row is not None
+        assert row.cost is not None
+        return row.cost
+
     def marked(self, mark: Mark) -> Row | None:
         """The row with ``mark``."""
         return next((r for r in self.rows if mark in r.marks), None)
@@ -110,3 +118,8 @@ def coverage(template: Template, entries: list[tuple[str, str]]) -> float:
     busy = [kind in ("launch", "graph", "copy") for kind, _ in entries]
     known = [row is not None for row in align(template, entries)]
     return sum(k for b, k in zip(busy, known, strict=True) if b) / max(1, sum(busy))
+
+
+def recall(template: Template, entries: list[tuple[str, str]]) -> float:
+    """Share of the template's rows that the entries have; for traces whose entries are named."""
+    return sum(row is not None for row in align(template, entries)) / max(1, len(template.rows))

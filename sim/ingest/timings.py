@@ -14,12 +14,32 @@ from sim.ingest.host_state import HostStates, fit_states
 
 #: columns the table must have; others are ignored
 REQUIRED = (
-    "engine", "configuration", "phase", "concurrency", "cycle_mean_us", "host_schedule_us", "host_run_batch_us",
-    "host_process_result_us", "host_publish_us",
+    "engine",
+    "configuration",
+    "phase",
+    "concurrency",
+    "cycle_mean_us",
+    "host_schedule_us",
+    "host_run_batch_us",
+    "host_process_result_us",
+    "host_publish_us",
 )
-NUMBERS = ("concurrency", "cycle_mean_us", "cycle_median_us", "accepted_per_step", "throughput_tok_s", "wall_s",
-           "tokens", "requests", "host_schedule_us", "host_run_batch_us", "host_process_result_us",
-           "host_resolve_us", "host_publish_us")
+NUMBERS = (
+    "concurrency",
+    "cycle_mean_us",
+    "cycle_median_us",
+    "accepted_per_step",
+    "throughput_tok_s",
+    "wall_s",
+    "tokens",
+    "requests",
+    "full_batch_cycles",
+    "host_schedule_us",
+    "host_run_batch_us",
+    "host_process_result_us",
+    "host_resolve_us",
+    "host_publish_us",
+)
 GAUGE = "host_publish_us"
 
 
@@ -51,12 +71,18 @@ def read_timings(path: Path) -> list[Row]:
             columns = reader.fieldnames or []
             given = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(Problem(str(path), str(error), "a CSV table of timings", "check the path")) from error
+        raise InputError(
+            Problem(str(path), str(error), "a CSV table of timings", "check the path")
+        ) from error
     missing = [c for c in REQUIRED if c not in columns]
     if missing:
         raise InputError(
-            Problem(f"{path}: header", f"no column {', '.join(missing)}", f"columns {', '.join(REQUIRED)}",
-                    "medians over the full-batch iterations of each run, in microseconds")
+            Problem(
+                f"{path}: header",
+                f"no column {', '.join(missing)}",
+                f"columns {', '.join(REQUIRED)}",
+                "medians over the full-batch iterations of each run, in microseconds",
+            )
         )
     problems, rows = [], []
     for line, entry in enumerate(given, start=2):
@@ -76,8 +102,13 @@ def read_timings(path: Path) -> list[Row]:
             if column not in figures:
                 problems.append(Problem(f"{path}:{line}: {column}", "nothing", "a positive number"))
         rows.append(
-            Row(entry["engine"] or "", entry["configuration"] or "", entry.get("replicate") or "1",
-                entry["phase"] or "", figures)
+            Row(
+                entry["engine"] or "",
+                entry["configuration"] or "",
+                entry.get("replicate") or "1",
+                entry["phase"] or "",
+                figures,
+            )
         )
     if not rows:
         problems.append(Problem(str(path), "no rows", "at least one run"))
@@ -99,8 +130,10 @@ def states_of(rows: list[Row], sections: dict[str, Section]) -> HostStates:
 
     def column(section: Section) -> NDArray[np.float64]:
         return np.array(
-            [r.figures.get(section.column, np.nan) if r.configuration in section.configurations else np.nan
-             for r in rows]
+            [
+                r.figures.get(section.column, np.nan) if r.configuration in section.configurations else np.nan
+                for r in rows
+            ]
         )
 
     return fit_states(

@@ -40,4 +40,3 @@ def table(header: str, content: dict[str, Any], array: bool = False) -> list[str
     lines = [f"[[{header}]]" if array else f"[{header}]"]
     lines += [f"{key(k)} = {value(v)}" for k, v in content.items() if v not in (None, (), [], {}, "")]
     return [*lines, ""]
-
