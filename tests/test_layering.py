@@ -80,7 +80,8 @@ def imports(path: Path) -> Iterator[str]:
 
 
 def layer(module: str) -> str | None:
-    matching = [name for name in MAY_IMPORT if module == name or module.startswith(name + ".")]
+    names = (*MAY_IMPORT, *ROOTS)
+    matching = [name for name in names if module == name or module.startswith(name + ".")]
     return max(matching, key=len) if matching else None
 
 
