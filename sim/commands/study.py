@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from sim.study.plan import Plan
 
 
+class Solver(StrEnum):
+    """What answers the cells of a study."""
+
+    SIMPY = "simpy"
+    SCREEN = "screen"
+
+
 def command(
     studies: Annotated[
         list[str], typer.Argument(metavar="STUDY...", help="Paths, or names from `list studies`.")
@@ -34,6 +42,10 @@ def command(
         int | None, typer.Option(metavar="N", min=1, help="Processes. Default: one a core.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Compute only what is not stored yet.")] = False,
+    solver: Annotated[
+        Solver,
+        typer.Option(help="simpy: simulate and report; screen: full-batch cycles by the vectorised recurrence."),
+    ] = Solver.SIMPY,
 ) -> None:
     """Run a grid of scenarios, store every result, write the report."""
     from sim.study.plan import load_plan
@@ -46,6 +58,10 @@ def command(
         attempts.call(_check_folder, folder)
     if attempts.problems:
         raise InputError(attempts.problems)
+
+    if solver is Solver.SCREEN:
+        _screen(plans, folders)
+        return
 
     from sim.study.execute import Local
     from sim.study.interrupt import INTERRUPTED, stopping
@@ -64,6 +80,16 @@ def command(
     except OverlapsimError as error:
         print(f"overlapsim: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _screen(plans: list[Plan], folders: list[Path]) -> None:
+    """Answers every cell with the second solver and prints how far the first one is from it on a sample."""
+    from sim.study.screening import screen_plan
+
+    for plan, folder in zip(plans, folders, strict=True):
+        agreement = screen_plan(plan, folder)
+        print(f"{plan.name}: {agreement}")
+        print(f"answers: {folder / 'screen.csv'}", flush=True)
 
 
 def _run(
