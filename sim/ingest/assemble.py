@@ -190,7 +190,8 @@ def host_costs(
     for kind, spread in inflation.spread.items():
         moved = _sections_over_batches(engine, inflation.moved(kind, spread), totals, graph_call)
         for s, (value, _) in moved.items():
-            variance[s] += float(np.mean(value / central[s][0] - 1)) ** 2
+            level = float(np.mean(central[s][0]))
+            variance[s] += (float(np.mean(value)) / level - 1) ** 2 if level else 0.0
     names = file_names(engine)
     batches = [p.traced.batch for p in engine]
     valid = {True: (BATCHES[0], BATCHES[-1]), False: (min(batches), max(batches))}

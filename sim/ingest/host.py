@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.ingest.assemble import BATCHES, GROUPS, Totals
-from sim.ingest.deflate import EMPTY, Inflation, Known, Stretch
+from sim.ingest.deflate import EMPTY, KINDS, Inflation, Known, Stretch
 from sim.ingest.host_state import HostStates
 from sim.ingest.kineto import CallKind
 from sim.ingest.pieces import Pieces
 from sim.ingest.primitives import Primitives
 from sim.ingest.timings import Section
 
+#: a plan stream needs at least these event calls in a schedule section; records of freed memory are fewer
+PLAN_EVENTS = 4
 #: columns of a timings table that cover a group of sections
 COLUMNS = {
     "schedule": "host_schedule_us",
@@ -29,8 +31,9 @@ def schedule_of(p: Pieces) -> Stretch:
 
 
 def plan_stream_of(p: Pieces) -> Stretch:
-    """Records, waits and stream switches around a plan stream; empty without one."""
-    return p.policy.get("prepare", EMPTY)
+    """Records, waits and stream switches around a plan stream; empty without one (it takes five event calls)."""
+    found = p.policy.get("prepare", EMPTY)
+    return found if found.counts[KINDS.index("event")] >= PLAN_EVENTS else EMPTY
 
 
 def run_batch_of(p: Pieces) -> Stretch:

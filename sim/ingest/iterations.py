@@ -16,9 +16,8 @@ from statistics import median
 
 from sim.errors import InputError, Problem
 from sim.ingest.kineto import HOW_TO_RECORD, Activity, ActivityKind, Call, CallKind, Trace
+from sim.ingest.sections import ITERATION_STARTS, with_sections
 
-#: the annotation that opens an iteration, newest spelling first; without any, the pattern of graph launches does
-ITERATION_STARTS = ("scheduler.recv_requests", "scheduler.get_next_batch_to_run", "scheduler.run_batch")
 _BATCH = re.compile(r"\bbs=(\d+)")
 #: a leading iteration is a transient of the profiler when its host time differs from the later median by this
 TRANSIENT = 0.10
@@ -111,11 +110,13 @@ def split(trace: Trace) -> list[Iteration]:
     Raises:
         InputError: no complete iteration with a graph launch in it.
     """
+    trace = with_sections(trace)
     starts = _starts(trace)
     following = _stream_neighbours(trace.activities)
+    call_starts = [c.start for c in trace.calls]
     iterations = []
     for index, (begin, end) in enumerate(pairwise(starts)):
-        calls = [c for c in trace.calls if begin <= c.start < end]
+        calls = trace.calls[bisect_left(call_starts, begin) : bisect_left(call_starts, end)]
         graphs = [c for c in calls if c.kind is CallKind.GRAPH and c.activities]
         if not graphs:
             continue  # a prefill or an idle turn of the loop
@@ -154,6 +155,7 @@ def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
     Raises:
         InputError: too few steady iterations, or no batch size known.
     """
+    trace = with_sections(trace)
     every = split(trace)
     common, _ = Counter((i.signature, i.batch) for i in every).most_common(1)[0]
     same = [i for i in every if (i.signature, i.batch) == common]
@@ -210,22 +212,8 @@ def transients(iterations: list[Iteration]) -> int:
 
 def _starts(trace: Trace) -> list[float]:
     names = {s.name for s in trace.spans}
-    for name in ITERATION_STARTS:
-        if name in names:
-            return [s.start for s in trace.spans if s.name == name]
-    # Without annotations: an iteration begins where the host returns from the last wait before its largest
-    # graph; without waits, right after the previous iteration's last call with device work.
-    graphs = [c for c in trace.calls if c.kind is CallKind.GRAPH and c.activities]
-    if not graphs:
-        return []
-    nodes = max(len(c.activities) for c in graphs)
-    targets = [c.start for c in graphs if len(c.activities) > 0.7 * nodes]
-    waits = [c.end for c in trace.calls if c.kind is CallKind.SYNCHRONIZE]
-    cuts = []
-    for before, target in zip([0.0, *targets], targets, strict=False):
-        inside = [w for w in waits if before < w < target]
-        cuts.append(inside[0] if inside else before)
-    return cuts
+    name = next((n for n in ITERATION_STARTS if n in names), None)
+    return [s.start for s in trace.spans if s.name == name]
 
 
 def _batch(trace: Trace, begin: float, end: float) -> int | None:

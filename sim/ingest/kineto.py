@@ -82,6 +82,8 @@ class Trace:
     """One scheduler thread's trace, sorted by time (microseconds from the first event)."""
 
     path: str
+    #: time stamp of the first event in the file (µs), which all times here count from
+    origin: float
     calls: list[Call]
     spans: list[Span]
     #: start of each recorded operator of the thread
@@ -272,6 +274,7 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
     first = properties[0] if isinstance(properties, list) and properties else {}
     return Trace(
         path=str(path),
+        origin=origin,
         calls=calls,
         spans=sorted(spans, key=lambda s: (s.start, -s.end)),
         operators=[]

@@ -89,20 +89,26 @@ class Template:
         return next((r for r in self.rows if mark in r.marks), None)
 
 
+#: how telling an entry is: many records look alike (freed memory records events too), few launches do
+_WEIGHT = {"record": 1, "wait": 2}
+_TELLING = 4
+
+
 def align(template: Template, entries: list[tuple[str, str]]) -> list[Row | None]:
-    """The row each (kind, label) entry stands for, or None, by longest common subsequence."""
+    """The row each (kind, label) entry stands for, or None: the heaviest common subsequence."""
     rows = template.rows
     n, m = len(entries), len(rows)
+    weight = [_WEIGHT.get(kind, _TELLING) for kind, _ in entries]
     best = [[0] * (m + 1) for _ in range(n + 1)]
     for i in range(n - 1, -1, -1):
         for j in range(m - 1, -1, -1):
             skip = max(best[i + 1][j], best[i][j + 1])
-            hit = 1 + best[i + 1][j + 1] if rows[j].matches(*entries[i]) else 0
+            hit = weight[i] + best[i + 1][j + 1] if rows[j].matches(*entries[i]) else 0
             best[i][j] = max(skip, hit)
     found: list[Row | None] = []
     i = j = 0
     while i < n:
-        if j < m and rows[j].matches(*entries[i]) and best[i][j] == 1 + best[i + 1][j + 1]:
+        if j < m and rows[j].matches(*entries[i]) and best[i][j] == weight[i] + best[i + 1][j + 1]:
             found.append(rows[j])
             i, j = i + 1, j + 1
         elif j < m and best[i][j + 1] >= best[i + 1][j]:
