@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from sim.errors import OverlapsimError
 from sim.run import simulate
-from sim.study.interrupt import Stop
+from sim.study.interrupt import Stop, without_interrupts
 from sim.study.plan import Cell, Plan, TracedCell
 from sim.study.store import Store
 from sim.study.timeline import trace
@@ -85,8 +84,12 @@ class Local:
             pre_dispatch="2*n_jobs",
             idle_worker_timeout=ORPHANED_S,
         )
+        with (
+            without_interrupts()
+        ):  # nor have the processes started here: ending a study in order is the parent's
+            results = pool(delayed(_keyed)(compute, w) for w in work)
         try:
-            yield from pool(delayed(_in_worker)(compute, w) for w in work)
+            yield from results
         except TerminatedWorkerError:
             raise OverlapsimError(
                 "a worker process was killed (memory?); what had finished is stored: go on with --resume"
@@ -97,7 +100,5 @@ class Local:
 ORPHANED_S = 20
 
 
-def _in_worker(compute: Callable[[Work], dict[str, Any]], work: Work) -> tuple[str, dict[str, Any]]:
-    # Ctrl-C reaches the whole process group; it is the parent's to end what is in flight in order.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _keyed(compute: Callable[[Work], dict[str, Any]], work: Work) -> tuple[str, dict[str, Any]]:
     return work.key, compute(work)

@@ -45,3 +45,16 @@ def stopping() -> Iterator[Stop]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def without_interrupts() -> Iterator[None]:
+    """Ctrl-C is ignored within, and for ever by the processes started within, though it reaches their whole group.
+
+    A signal mask would not do: starting a process pool sets it anew.
+    """
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

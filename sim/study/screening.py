@@ -162,9 +162,7 @@ def _at_context(cost: Cost, context: float) -> Cost:
         batches = cost.batch or ()
         values = cost.value if isinstance(cost.value, tuple) else (cost.value,) * len(batches)
         slopes = slope if isinstance(slope, tuple) else (slope,) * len(batches)
-        value: float | tuple[float, ...] = tuple(
-            v + s * context for v, s in zip(values, slopes, strict=True)
-        )
+        value: float | tuple[float, ...] = tuple(v + s * context for v, s in zip(values, slopes, strict=True))
     else:
         value = cost.value + slope * context
     return cost.model_copy(update={"value": value, "per_context": 0.0, "within_sd": 0.0})
