@@ -242,25 +242,26 @@ def _stream_neighbours(activities: list[Activity]) -> dict[Activity, tuple[float
 def _entries(
     trace: Trace, calls: list[Call], begin: float, end: float, following: dict[Activity, tuple[float, float]]
 ) -> tuple[list[Entry], list[tuple[float, float]]]:
-    points: list[tuple[float, float, str, str, Call | None]] = []
+    # (start, rank among equal times, end, kind, label, call): what ends at an instant comes before what begins
+    # there, a call inside the annotation that opens with it, the iteration's end last.
+    points: list[tuple[float, int, float, str, str, Call | None]] = [(end, 4, end, "close", "iteration", None)]
     minor = []
     for c in calls:
         if c.kind is CallKind.MINOR:
             minor.append(c.start)
         else:
-            points.append((c.start, c.end, c.kind, _label(c), c))
+            points.append((c.start, 2, c.end, c.kind, _label(c), c))
     # Named calls need no annotations, whose ends may coincide with calls in any order.
     for s in [] if trace.named else trace.spans:
         if begin <= s.start < end:
-            points.append((s.start, s.start, "open", s.name, None))
-            points.append((min(s.end, end), min(s.end, end), "close", s.name, None))
-    points.append((end, end, "close", "iteration", None))
-    # stable for equal times: an opening before what lies in it, a closing after
-    points.sort(key=lambda p: (p[0], {"open": 0, "close": 2}.get(p[2], 1)))
+            until = min(s.end, end)
+            points.append((s.start, 1, s.start, "open", s.name, None))
+            points.append((until, 0 if until > s.start else 3, until, "close", s.name, None))
+    points.sort(key=lambda p: p[:2])
     entries = []
     times = []
     last = begin
-    for start, stop, kind, label, call in points:
+    for start, _, stop, kind, label, call in points:
         count = bisect_left(trace.operators, start) - bisect_left(trace.operators, last)
         queries = bisect_left(minor, start) - bisect_left(minor, last)
         device: dict[str, float] = {}
