@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from sim.commands.options import fraction
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table
-from sim.errors import InputError, Problem
+from sim.errors import InputError
 from sim.files import check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
 
@@ -45,7 +46,7 @@ def command(
         overrides |= attempts.call(parse_assignments, [assignment]) or {}
     overrides |= {key: value for key, (_, value) in given.items()}
     resolved = attempts.call(load_resolved, scenario, overrides, {key: o for key, (o, _) in given.items()})
-    half_width = attempts.call(_fraction, until)
+    half_width = attempts.call(fraction, until)
     attempts.call(check_writable, json, "--json")
     attempts.call(check_writable, trace, "--trace")
     if attempts.problems or resolved is None:
@@ -59,21 +60,6 @@ def command(
         write_atomically(json, json_text(result))
     if fail_on_hazard and harmful(result["hazards"]):
         raise typer.Exit(1)
-
-
-def _fraction(text: str | None) -> float | None:
-    """``0.2%`` or ``0.002``. Raises InputError."""
-    if text is None:
-        return None
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < 1:
-        raise InputError(
-            Problem("--until", f'"{text}"', "a relative half-width between 0 and 100 %, as 0.2%")
-        )
-    return value
 
 
 def print_summary(result: dict[str, Any]) -> None:

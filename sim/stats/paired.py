@@ -70,13 +70,16 @@ def _change(values: Sequence[float], at_nodes: Sequence[float] | None) -> Change
 
 
 Verdict = Literal["faster", "slower", "cannot tell"]
+#: relative changes below this are below what any cost is known to, however narrow the interval
+RESOLUTION = 1e-4
 
 
 def verdict(throughput: Change) -> Verdict:
-    """What the change in throughput says: a direction only if every interval there is lies on its side of zero."""
+    """What a relative change in throughput says: a direction only if every interval there is lies on its side, by
+    more than :data:`RESOLUTION`."""
     intervals = [i for i in (throughput.ci95, throughput.pi95) if i is not None]
-    if intervals and all(low > 0 for low, _ in intervals):
+    if intervals and all(low > RESOLUTION for low, _ in intervals):
         return "faster"
-    if intervals and all(high < 0 for _, high in intervals):
+    if intervals and all(high < -RESOLUTION for _, high in intervals):
         return "slower"
     return "cannot tell"

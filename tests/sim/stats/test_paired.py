@@ -60,6 +60,7 @@ def test_one_replication_has_a_mean_and_no_interval() -> None:
         ((0.1, 0.3), (-0.1, 0.4), "cannot tell"),
         ((-0.1, 0.3), (0.1, 0.4), "cannot tell"),
         ((0.1, 0.3), None, "faster"),
+        ((0.00001, 0.00002), (0.00001, 0.00002), "cannot tell"),
         ((0.0, 0.0), (0.0, 0.0), "cannot tell"),
         (None, None, "cannot tell"),
     ],

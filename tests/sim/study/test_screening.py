@@ -40,7 +40,9 @@ set = { host_lengths = "exact" }
 """
 
 
-def test_every_cell_is_answered_under_the_solvers_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_cell_is_answered_under_the_solvers_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "slow.toml").write_text(STUDY)
     with pytest.raises(SystemExit) as ended:
         main(["study", str(tmp_path / "slow.toml"), "--solver", "screen", "--out", str(tmp_path / "out")])
