@@ -93,6 +93,7 @@ def run(batch: FixedBatch, contexts: Sequence[float], late: Sequence[float] | No
     graph: EventGraph | None = None
     durations: Durations | None = None
     weighted: Weighted | None = None
+    at: tuple[float, float] | None = None
     state: State = {}
     for k, context in enumerate(contexts):
         if k <= 4:  # turns 3 and 4 are alike, and so are all after them
@@ -101,9 +102,9 @@ def run(batch: FixedBatch, contexts: Sequence[float], late: Sequence[float] | No
             weighted = None
         assert graph is not None
         assert durations is not None
-        if weighted is None or durations.slope.any():
-            costs = durations.at(scales_of(batch.resolved), context, None if late is None else late[k])
-            weighted = Weighted(graph, costs.tolist())
+        here = (context, context if late is None else late[k])
+        if weighted is None or (here != at and durations.slope.any()):
+            weighted, at = Weighted(graph, durations.at(scales_of(batch.resolved), *here).tolist()), here
         values = weighted.evaluate(state)
         state = weighted.after(values)
         yield Evaluated(weighted, values)
