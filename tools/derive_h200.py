@@ -389,6 +389,8 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
         device_boot_sd=boot_spread(data),
         costs=costs,
     )
+    for kind in ("devices", "algorithms"):
+        (configs / kind).mkdir(parents=True, exist_ok=True)
     written = []
     for engine in (NEW, OLD):
         template = TEMPLATE[engine]

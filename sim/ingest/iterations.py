@@ -244,7 +244,9 @@ def _entries(
 ) -> tuple[list[Entry], list[tuple[float, float]]]:
     # (start, rank among equal times, end, kind, label, call): what ends at an instant comes before what begins
     # there, a call inside the annotation that opens with it, the iteration's end last.
-    points: list[tuple[float, int, float, str, str, Call | None]] = [(end, 4, end, "close", "iteration", None)]
+    points: list[tuple[float, int, float, str, str, Call | None]] = [
+        (end, 4, end, "close", "iteration", None)
+    ]
     minor = []
     for c in calls:
         if c.kind is CallKind.MINOR:

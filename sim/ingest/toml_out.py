@@ -16,9 +16,9 @@ def value(given: Any) -> str:
     if isinstance(given, bool):
         return "true" if given else "false"
     if isinstance(given, Enum):
-        return json.dumps(str(given.value), ensure_ascii=False)
+        return text(str(given.value))
     if isinstance(given, str):
-        return json.dumps(given, ensure_ascii=False)
+        return text(given)
     if isinstance(given, int):
         return str(given)
     if isinstance(given, float):
@@ -30,9 +30,14 @@ def value(given: Any) -> str:
     raise TypeError(f"no TOML form for {type(given).__name__}")
 
 
+def text(given: str) -> str:
+    """A basic string: JSON's escapes are TOML's, but for the delete character."""
+    return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def key(name: str) -> str:
     bare = name and all(c.isascii() and (c.isalnum() or c in "-_") for c in name)
-    return name if bare else json.dumps(name, ensure_ascii=False)
+    return name if bare else text(name)
 
 
 def table(header: str, content: dict[str, Any], array: bool = False) -> list[str]:

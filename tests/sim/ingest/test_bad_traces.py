@@ -38,7 +38,9 @@ def test_json_cut_in_the_middle_says_where_and_what_to_do(tmp_path: Path) -> Non
     assert "export the trace again" in text
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b'{"traceEvents": 3}', b"\x1f\x8b", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b"null", b'{"traceEvents": 3}', b"\x1f\x8b", b"\xff\xfe"]
+)
 def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "no.json"
     path.write_bytes(content)
@@ -123,9 +125,13 @@ def test_prefills_between_decodes_are_left_out_and_mentioned(altered: Altered) -
     starts = sorted(e["ts"] for e in document_events(NEW_C1) if e["name"] == "scheduler.recv_requests")
 
     def interleave(events: Events) -> Events:
-        launch = next(e for e in events if e["name"] == "cudaLaunchKernel" and starts[3] < e["ts"] < starts[4])
+        launch = next(
+            e for e in events if e["name"] == "cudaLaunchKernel" and starts[3] < e["ts"] < starts[4]
+        )
         kernel = next(
-            e for e in events if e["cat"] == "kernel" and e["args"]["correlation"] == launch["args"]["correlation"]
+            e
+            for e in events
+            if e["cat"] == "kernel" and e["args"]["correlation"] == launch["args"]["correlation"]
         )
         more = {**launch, "ts": launch["ts"] - 2.0, "dur": 1.0, "args": {"correlation": 10**8}}
         its = {**kernel, "ts": kernel["ts"] - 1.0, "dur": 0.5, "args": {"correlation": 10**8, "stream": 13}}

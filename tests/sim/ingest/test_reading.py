@@ -40,7 +40,9 @@ def test_a_trace_of_another_runtime_gives_the_same_program_and_costs(altered: Al
 
     one, other = ingest([NEW_C1]), ingest([altered(renamed, name="trace_0.5.15_default_c1.json")])
     assert other.program.operations == one.program.operations
-    assert {n: c.value for n, c in other.profile.costs.items()} == {n: c.value for n, c in one.profile.costs.items()}
+    assert {n: c.value for n, c in other.profile.costs.items()} == {
+        n: c.value for n, c in one.profile.costs.items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -54,24 +56,53 @@ def test_iterations_batch_and_cycle_are_found(path: Path, batch: int, cycle: flo
     assert traced.cycle == pytest.approx(cycle, abs=1)
 
 
-@pytest.mark.parametrize(("path", "template"), [(NEW_C1, V0515), (NEW_C32, V0515), (OLD_C1, V0514), (OLD_C32, V0514)])
+@pytest.mark.parametrize(
+    ("path", "template"), [(NEW_C1, V0515), (NEW_C32, V0515), (OLD_C1, V0514), (OLD_C32, V0514)]
+)
 def test_the_template_knows_every_launch_but_split_kernels_and_memsets(path: Path, template: object) -> None:
     pieces = read(fold(read_trace(path)), template)  # type: ignore[arg-type]
     assert len(pieces.folded) <= 4
-    assert all("memset" in name or "splitK" in name or "elementwise_kernel<128, 4" in name for name in pieces.folded)
+    assert all(
+        "memset" in name or "splitK" in name or "elementwise_kernel<128, 4" in name for name in pieces.folded
+    )
 
 
 def test_operations_come_in_the_engines_order() -> None:
     names = [op.name for op in ingest([OLD_C1]).program.operations]
-    order = ["receive", "schedule", "filter", "prepare.loop", "prepare.assign", "enter.join", "draft.block",
-             "draft.graph", "head.gemm", "verify.graph", "publish", "append.store_4", "verify_done", "stash",
-             "copy.tokens", "copy_done", "queue", "process"]
+    order = [
+        "receive",
+        "schedule",
+        "filter",
+        "prepare.loop",
+        "prepare.assign",
+        "enter.join",
+        "draft.block",
+        "draft.graph",
+        "head.gemm",
+        "verify.graph",
+        "publish",
+        "append.store_4",
+        "verify_done",
+        "stash",
+        "copy.tokens",
+        "copy_done",
+        "queue",
+        "process",
+    ]
     assert [n for n in names if n in order] == order
 
 
 def test_records_of_freed_memory_do_not_pass_for_a_plan_stream() -> None:
-    rows = align(V0514, [("open", "scheduler.get_next_batch_to_run"), ("record", "record"), ("record", "record"),
-                         ("synchronize", "synchronize"), ("copy", "Memcpy HtoD (Pinned -> Device)")])
+    rows = align(
+        V0514,
+        [
+            ("open", "scheduler.get_next_batch_to_run"),
+            ("record", "record"),
+            ("record", "record"),
+            ("synchronize", "synchronize"),
+            ("copy", "Memcpy HtoD (Pinned -> Device)"),
+        ],
+    )
     assert rows[3] is not None
     assert rows[3].before == "schedule"
 
@@ -119,7 +150,10 @@ def test_two_hundred_megabytes_are_read_in_a_minute_and_three_gigabytes(tmp_path
                 args = dict(e.get("args", {}))
                 if "correlation" in args:
                     args["correlation"] += turn * 10**7
-                file.write(("," if file.tell() > 20 else "") + json.dumps({**e, "ts": e["ts"] + turn * (end - begin), "args": args}))
+                file.write(
+                    ("," if file.tell() > 20 else "")
+                    + json.dumps({**e, "ts": e["ts"] + turn * (end - begin), "args": args})
+                )
             turn += 1
         file.write("]}")
     began = time.perf_counter()
