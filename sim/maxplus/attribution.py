@@ -62,12 +62,12 @@ class Attribution:
             if node.act != "device":
                 continue
             runs = sum(weighted.durations[t] for t in node.arcs[1].terms)
-            start, before = weighted.moment(values, j) - runs, _moment(weighted, values, node.arcs[1].source)
+            start, before = weighted.time(values, j) - runs, weighted.time(values, node.arcs[1].source)
             found[j] = (start, causes[j])
             if node.lane == FORWARD_LANE:
                 self._count(idle, arc, start - before, runs, causes[j])
             if j == marked:
-                issued = weighted.moment(values, node.arcs[0].source)
+                issued = weighted.time(values, node.arcs[0].source)
                 idle.lead, idle.ahead = start - issued, issued < before
         self._causes = {slot: causes[ref] for slot, ref in graph.outputs.items() if slot != HOST and ref in causes}
         return found, idle
@@ -77,7 +77,7 @@ class Attribution:
     ) -> None:
         """A host that had to wait passes on why."""
         arrived, event = weighted.graph.nodes[j].arcs
-        late = _moment(weighted, values, event.source) - _moment(weighted, values, arrived.source)
+        late = weighted.time(values, event.source) - weighted.time(values, arrived.source)
         if late > 0:
             idle.blocked += late
             self._host = event.cause or causes[event.source]
@@ -99,15 +99,11 @@ class Attribution:
         self._host = Cause.LAUNCH_LAG
 
 
-def _moment(weighted: Weighted, values: Sequence[int], ref: int) -> int:
-    return values[-1 - ref] if ref < 0 else weighted.moment(values, ref)
-
-
 def _binding(weighted: Weighted, values: Sequence[int], j: int) -> Arc:
     """The arc that arrives last. Of equal ones the stream's own order counts first, then the launch, then waits in
     their order."""
     arcs = weighted.graph.nodes[j].arcs
-    times = [_moment(weighted, values, a.source) + sum(weighted.durations[t] for t in a.terms) for a in arcs]
+    times = [weighted.time(values, a.source) + sum(weighted.durations[t] for t in a.terms) for a in arcs]
     last = [arc for arc, t in zip(arcs, times, strict=True) if t == max(times)]
     return next((arc for arc in last if arc.role in (Role.ORDER, Role.MARK)), last[0])
 

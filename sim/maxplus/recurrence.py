@@ -16,27 +16,26 @@ State = dict[Slot, int]
 class Weighted:
     """An event graph under one duration vector, ready to be evaluated again and again.
 
-    A value list holds the slots read, then the nodes; ``moment(values, node)`` picks a node.
+    A value list holds the slots read, then the nodes; :meth:`time` picks one.
     """
 
     def __init__(self, graph: EventGraph, durations: Sequence[int]):
         self.graph = graph
         self.durations = durations
-        k = len(graph.slots)
         self._code: list[tuple[int, int, int, int, tuple[tuple[int, int], ...], tuple[int, int] | None]] = []
         for node in graph.nodes:
             arcs = [(self._index(a.source), sum(int(durations[t]) for t in a.terms)) for a in node.arcs]
             first, second, *more = arcs if len(arcs) > 1 else [arcs[0], arcs[0]]
             extra = None if node.sync is None else (int(durations[node.sync[0]]), int(durations[node.sync[1]]))
             self._code.append((*first, *second, tuple(more), extra))
-        self._slots = k
         self.outputs = {slot: self._index(ref) for slot, ref in graph.outputs.items()}
 
     def _index(self, ref: int) -> int:
         return -1 - ref if ref < 0 else len(self.graph.slots) + ref
 
-    def moment(self, values: Sequence[int], node: int) -> int:
-        return values[self._slots + node]
+    def time(self, values: Sequence[int], ref: int) -> int:
+        """When a node happened, or (negative) what the turn found in a slot."""
+        return values[self._index(ref)]
 
     def evaluate(self, before: State) -> list[int]:
         """Times of all nodes of one turn, ns, behind those of its slots."""

@@ -45,7 +45,9 @@ def timeline(state: SteadyState) -> dict[str, Any]:
                 now = end
             elif node.act == "device":
                 start, cause = starts[j]
-                rows.append([k, node.name, primitive.phase, "device", node.lane, start, end, "", str(cause)])
+                idle = start > weighted.time(values, node.arcs[1].source)
+                why = str(cause) if idle else ""
+                rows.append([k, node.name, primitive.phase, "device", node.lane, start, end, "", why])
             elif node.act == "event":
                 rows.append([k, node.name, primitive.phase, "event", node.lane, end, end, primitive.event or "", ""])
     loop: list[tuple[str, str, int, str, int, int]] = []
@@ -53,7 +55,7 @@ def timeline(state: SteadyState) -> dict[str, Any]:
         values = turns[first + step.turn]
         source = step.arc.source
         lane = graph.nodes[source].lane if source >= 0 else _lane(graph, -1 - source)
-        left = values[-1 - source] if source < 0 else values[slots + source]
+        left = weighted.time(values, source)
         arrived = left + sum(weighted.durations[t] for t in step.terms if t >= constants)
         loop.append((str(step.arc.role), lane, left, step.node.lane, arrived, values[slots + step.number]))
     turn_ns = state.advance // period

@@ -75,7 +75,7 @@ def recurred(resolved: Resolved, turns: int) -> list[Event]:
     for turn in run(FixedBatch(resolved, prompt_tokens=PROMPT), *contexts(resolved, turns)):
         starts, _ = attribution.turn(turn.weighted, turn.values)
         for j, node in enumerate(turn.weighted.graph.nodes):
-            end = turn.weighted.moment(turn.values, j)
+            end = turn.weighted.time(turn.values, j)
             if node.lane == HOST_LANE:
                 if node.act != "enter":  # takes no time and leaves no record
                     events.append((node.name, node.lane, now, end, ""))
