@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +14,7 @@ import typer
 
 from sim.config.checked import Attempts
 from sim.errors import InputError, OverlapsimError, Problem
+from sim.files import check_writable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -41,10 +44,21 @@ def command(
     jobs: Annotated[
         int | None, typer.Option(metavar="N", min=1, help="Processes. Default: one a core.")
     ] = None,
+    executor: Annotated[
+        str, typer.Option(metavar="local|dask:ADDRESS", help="This machine, or an existing Dask cluster.")
+    ] = "local",
+    export: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE", help="Also write every cell as a row: .csv or .parquet; one study only."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Compute only what is not stored yet.")] = False,
     solver: Annotated[
         Solver,
-        typer.Option(help="simpy: simulate and report; screen: full-batch cycles by the vectorised recurrence."),
+        typer.Option(
+            help="simpy: simulate and report; screen: full-batch cycles by the vectorised recurrence."
+        ),
     ] = Solver.SIMPY,
 ) -> None:
     """Run a grid of scenarios, store every result, write the report."""
@@ -56,6 +70,9 @@ def command(
     folders = [parent / plan.name if out is None or len(studies) > 1 else parent for plan in plans]
     for folder in folders:
         attempts.call(_check_folder, folder)
+    attempts.call(_check_executor, executor)
+    for path in export or []:
+        attempts.call(_check_export, path, len(studies))
     if attempts.problems:
         raise InputError(attempts.problems)
 
@@ -63,15 +80,17 @@ def command(
         _screen(plans, folders)
         return
 
-    from sim.study.execute import Local
+    from sim.study.frame import load_results, write_frame
     from sim.study.interrupt import INTERRUPTED, stopping
+    from sim.study.store import RESULTS
 
     jobs = jobs or _cores()
-    executor = Local(jobs)
     try:
-        with stopping() as stop, _progress() as bar:
+        with _executor(executor, jobs) as run, stopping() as stop, _progress() as bar:
             for plan, folder in zip(plans, folders, strict=True):
-                print(f"report: {_run(plan, folder, executor, jobs, resume, stop, bar)}", flush=True)
+                print(f"report: {_run(plan, folder, run, jobs, resume, stop, bar)}", flush=True)
+                for path in export or []:
+                    write_frame(load_results(folder / RESULTS), path)
     except KeyboardInterrupt:
         print("overlapsim: interrupted; finished runs are stored: go on with --resume", file=sys.stderr)
         sys.exit(INTERRUPTED)
@@ -99,10 +118,11 @@ def _run(
     from sim.report.write import write
     from sim.study.collect import collect
     from sim.study.execute import execute, work_of
-    from sim.study.store import Store
+    from sim.study.store import RESULTS, Store
 
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(folder / "results.sqlite") as store:
+    with Store(folder / RESULTS) as store:
+        store.put_cells(plan.name, [(cell.variant, cell.at, cell.key) for cell in plan.cells])
         work = work_of(plan)
         keys = [w.key for w in work]
         known = store.known(keys) if resume else set()
@@ -118,6 +138,37 @@ def _run(
     if outdated:
         print(f"{plan.name}: {outdated} stored runs are of another version of the model", file=sys.stderr)
     return report
+
+
+def _check_export(path: Path, studies: int) -> None:
+    if path.suffix not in (".csv", ".parquet"):
+        raise InputError(Problem("--export", f'"{path}"', "a name ending in .csv or .parquet"))
+    if studies > 1:
+        raise InputError(
+            Problem("--export", f"one file for {studies} studies", "one study", "Export each alone.")
+        )
+    check_writable(path, "--export")
+
+
+def _check_executor(text: str) -> None:
+    if text != "local" and not (text.startswith("dask:") and text.removeprefix("dask:").strip()):
+        raise InputError(Problem("--executor", f'"{text}"', "local, or dask:ADDRESS of a Dask scheduler"))
+
+
+@contextmanager
+def _executor(text: str, jobs: int) -> Iterator[Executor]:
+    if text == "local":
+        from sim.study.execute import Local
+
+        yield Local(jobs)
+        return
+    from sim.study.cluster import Dask
+
+    cluster = Dask(text.removeprefix("dask:"))
+    try:
+        yield cluster
+    finally:
+        cluster.close()
 
 
 def _check_folder(folder: Path) -> None:

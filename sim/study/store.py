@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,14 +19,20 @@ from sim.errors import InputError, OverlapsimError, Problem
 from sim.run import package_version
 from sim.study.version import model_version
 
+#: the file's name in a study's folder
+RESULTS = "results.sqlite"
 #: of the tables below; another number is another layout
-FORMAT = "1"
+FORMAT = "2"
 _SCHEMA = """
 BEGIN;
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE results (
   key TEXT NOT NULL, version TEXT NOT NULL, kind TEXT NOT NULL, content BLOB NOT NULL,
   PRIMARY KEY (key, version)
+);
+CREATE TABLE cells (
+  study TEXT NOT NULL, place INTEGER NOT NULL, variant TEXT NOT NULL, at TEXT NOT NULL, key TEXT NOT NULL,
+  PRIMARY KEY (study, place)
 );
 INSERT INTO about VALUES ('format', '{format}'), ('version', '{version}');
 COMMIT;
@@ -77,14 +84,38 @@ class Store:
     ) -> None:
         self._db.close()
 
+    def put_cells(self, study: str, cells: Sequence[tuple[str, Mapping[str, Any], str]]) -> None:
+        """Stores which variant at which factor values every key is, so that the file can be read without the study.
+
+        ``cells``: variant, factor values, key, in the study's order; they replace an earlier list of the study.
+        """
+        rows = [
+            (study, place, variant, json.dumps(dict(at)), key)
+            for place, (variant, at, key) in enumerate(cells)
+        ]
+        with self._writing():
+            self._db.execute("DELETE FROM cells WHERE study = ?", (study,))
+            self._db.executemany("INSERT INTO cells VALUES (?, ?, ?, ?, ?)", rows)
+
+    def cells(self) -> list[tuple[str, str, dict[str, Any], str]]:
+        """Study, variant, factor values and key of every cell, in order."""
+        rows = self._db.execute("SELECT study, variant, at, key FROM cells ORDER BY study, place")
+        return [(study, variant, json.loads(at), key) for study, variant, at, key in rows]
+
     def put(self, key: str, kind: str, content: Any) -> None:
         """Stores one result for good. Raises OverlapsimError when the disk does not take it."""
         packed = zlib.compress(json.dumps(content, allow_nan=False).encode(), 6)
+        with self._writing():
+            self._db.execute(
+                "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", (key, self.version, kind, packed)
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One transaction. Raises OverlapsimError when the disk does not take it."""
         try:
             with self._db:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?)", (key, self.version, kind, packed)
-                )
+                yield
         except sqlite3.OperationalError as error:
             raise OverlapsimError(f"{self.path}: a result could not be stored ({error})") from None
 

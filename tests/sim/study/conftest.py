@@ -12,7 +12,7 @@ title = "Small"
 question = "What does the barrier cost?"
 scenario = "toy_dF"
 reference = "as declared"
-sections = ["differences", "cycle", "throughput", "idle", "timelines", "cells"]
+sections = ["cells"]
 
 [set]
 "run.replications" = 2

@@ -87,6 +87,14 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_runs(
     assert "is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("executor", ["slurm:here", "dask:", "dask", "locally"])
+def test_an_executor_that_is_none_is_refused(
+    write_study: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], executor: str
+) -> None:
+    assert run(write_study(), "--out", str(tmp_path / "out"), "--executor", executor) == 2
+    assert f'--executor: found "{executor}"' in capsys.readouterr().err
+
+
 def test_foreign_results_are_refused_and_left_as_they_are(
     write_study: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,7 +127,6 @@ def test_killed_in_the_middle_it_goes_on_from_there(
     name = write_study(
         ("[1, 2]", f"[{values}]"),
         ('"run.replications" = 2', '"workload.output_tokens" = 400'),
-        ('"differences", "cycle", "throughput", "idle", "timelines", ', ""),
     )
     command = [sys.executable, "-m", "sim.cli", "study", name, "--out", str(out), "--jobs", "2"]
     log = tmp_path / "stderr.txt"
