@@ -50,6 +50,7 @@ class Entry:
     nodes: int = 0
     stream: tuple[int, int] = (-1, -1)
     activity: str = ""
+    waits_on: int = -1
 
 
 @dataclass(frozen=True)
@@ -293,6 +294,7 @@ def _entries(
                 nodes=nodes,
                 stream=stream,
                 activity=activity,
+                waits_on=-1 if call is None else call.waits_on,
                 **device,
             )
         )
@@ -332,5 +334,6 @@ def _medians(iterations: list[Iteration]) -> list[Entry]:
             )
         }
         e = column[0]
-        folded.append(Entry(e.kind, e.label, nodes=e.nodes, stream=e.stream, activity=e.activity, **figures))
+        kept = {"nodes": e.nodes, "stream": e.stream, "activity": e.activity, "waits_on": e.waits_on}
+        folded.append(Entry(e.kind, e.label, **kept, **figures))
     return folded

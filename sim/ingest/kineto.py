@@ -67,6 +67,8 @@ class Call(NamedTuple):
     activities: tuple[Activity, ...]
     #: the operation it belongs to, where the trace says so
     operation: str = ""
+    #: stream whose record a wait waits for, where a `cuda_sync` event says so; −1 elsewhere
+    waits_on: int = -1
 
 
 class Span(NamedTuple):
@@ -139,6 +141,7 @@ class _Event(NamedTuple):
     lane: tuple[Any, Any]
     correlation: int
     operation: str
+    waits_on: int
 
 
 #: categories of complete events worth keeping
@@ -159,7 +162,11 @@ def _slim(entry: dict[str, Any]) -> Any:
         return None
     args = entry.get("args")
     args = args if isinstance(args, dict) else {}
-    correlation, operation = args.get("correlation"), args.get("operation")
+    correlation, operation, waits_on = (
+        args.get("correlation"),
+        args.get("operation"),
+        args.get("wait_on_stream"),
+    )
     start, duration, name = entry.get("ts"), entry.get("dur", 0), entry.get("name")
     if (
         not isinstance(start, int | float)
@@ -180,6 +187,7 @@ def _slim(entry: dict[str, Any]) -> Any:
         lane,
         correlation if isinstance(correlation, int) else 0,
         operation if isinstance(operation, str) else "",
+        waits_on if isinstance(waits_on, int) else -1,
     )
 
 
@@ -246,13 +254,15 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
         group.sort()
     lane, notes = _scheduler_lane(path, events, runtime, by_correlation)
     named = any(e.operation for e in runtime if e.lane == lane)
+    waited = {e.correlation: e.waits_on for e in events if e.category == "cuda_sync" and e.waits_on >= 0}
     calls = []
     for e in runtime:
         if e.lane == lane:
             caused = tuple(by_correlation.get(e.correlation, ()))
             start = e.start - origin
             kind = call_kind(e.name, caused)
-            calls.append(Call(start, start + e.duration, kind, e.name, caused, e.operation))
+            on = waited.get(e.correlation, -1)
+            calls.append(Call(start, start + e.duration, kind, e.name, caused, e.operation, on))
     for e in events:
         if named and e.operation and e.category == "cpu_op" and e.lane == lane:
             start = e.start - origin

@@ -8,7 +8,7 @@ from sim.ingest.deflate import EMPTY, Stretch, call_of, gap_of
 from sim.ingest.iterations import Entry, TracedProgram
 from sim.ingest.kineto import CallKind
 from sim.ingest.template import Row, Template, align
-from sim.program.step_program import Kind, Phase
+from sim.program.step_program import Kind, Phase, StreamName
 
 #: a launch whose kernel starts at least this long (µs) after it was queued behind other work
 QUEUED = 20.0
@@ -48,6 +48,8 @@ class Pieces:
     #: sections with a host wait that a policy inserts
     waits: list[str] = field(default_factory=list)
     folded: list[str] = field(default_factory=list)
+    #: waits whose stream a `cuda_sync` event states: operation → whether the program says the same
+    confirmed: dict[str, bool] = field(default_factory=dict)
     #: the template row of each entry
     rows: list[Row | None] = field(default_factory=list)
 
@@ -113,7 +115,23 @@ def read(traced: TracedProgram, template: Template) -> Pieces:
             piece.graph_calls += 1
             piece.graph_time += entry.call
         carried, carried_device = EMPTY, 0.0
+    out.confirmed = _confirmed(out)
     return out
+
+
+def _confirmed(out: Pieces) -> dict[str, bool]:
+    """Compares what the trace says of waits with what the program says, for streams that carry work."""
+    lanes: dict[StreamName, int] = {}
+    planned = any(r is not None and r.on is StreamName.PLAN for r in out.rows)
+    for entry, row in zip(out.traced.entries, out.rows, strict=True):
+        if entry.nodes and row is not None and row.stream is not None:
+            role = StreamName.SCHEDULE if row.stream is StreamName.PREP and not planned else row.stream
+            lanes.setdefault(role, entry.stream[1])
+    return {
+        row.name: lanes[row.on] == entry.waits_on
+        for entry, row in zip(out.traced.entries, out.rows, strict=True)
+        if entry.waits_on >= 0 and row is not None and row.on in lanes and row.name
+    }
 
 
 def _piece(out: Pieces, name: str, phase: Phase, section: str, kind: Kind, row: Row | None) -> Piece:

@@ -198,6 +198,15 @@ def _notes(pieces: list[Pieces]) -> list[str]:
             notes.append(
                 f"{name}: {len(p.folded)} launches without an operation of their own were folded into the next one"
             )
+        wrong = [operation for operation, same in p.confirmed.items() if not same]
+        if p.confirmed:
+            notes.append(
+                f"{name}: cuda_sync records confirm {len(p.confirmed) - len(wrong)} of {len(p.confirmed)} waits"
+            )
+        if wrong:
+            notes.append(
+                f"{name}: the program has {', '.join(wrong)} wait for another stream than the trace shows"
+            )
     if not any(p.traced.trace.sync_records for p in pieces) and not all(p.traced.trace.named for p in pieces):
         notes.append(
             "no cuda_sync records: which record a wait refers to comes from the engine's program, not from the traces"

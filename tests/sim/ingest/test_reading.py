@@ -120,6 +120,37 @@ def test_without_annotations_the_pattern_of_calls_gives_the_sections(altered: Al
         assert other.profile.costs[name].value == pytest.approx(one.profile.costs[name].value, rel=0.05)
 
 
+@pytest.mark.parametrize(("stream", "verdict"), [(13, "confirm 1 of 1 waits"), (49, "confirm 0 of 1 waits")])
+def test_sync_records_are_held_against_the_program(altered: Altered, stream: int, verdict: str) -> None:
+    """The result copies wait for the forward stream (13 in this trace), says the program."""
+
+    def recorded(events: Events) -> Events:
+        waits = [e for e in events if e["name"] == "cudaStreamWaitEvent"]
+        copies = [e for e in events if e["name"] == "copy_result_to_cpu"]
+        joins = [max((w for w in waits if w["ts"] < c["ts"]), key=lambda w: w["ts"]) for c in copies]
+        for n, join in enumerate(joins):
+            join["args"] = {"correlation": 10**8 + n}
+        records = [
+            {
+                "ph": "X",
+                "cat": "cuda_sync",
+                "name": "Stream Wait Event",
+                "pid": 0,
+                "tid": 45,
+                "ts": j["ts"],
+                "dur": 0,
+                "args": {"correlation": j["args"]["correlation"], "wait_on_stream": stream},
+            }
+            for j in joins
+        ]
+        return [*events, *records]
+
+    result = ingest([altered(recorded)])
+    assert any(verdict in n for n in result.notes), result.notes
+    assert any("wait for another stream" in n for n in result.notes) == (stream != 13)
+    assert not any("no cuda_sync records" in n for n in result.notes)
+
+
 def test_seven_megabytes_are_read_in_three_seconds() -> None:
     began = time.perf_counter()
     ingest([DATA / "trace_0.5.14_plan_stream_c32.json.gz"])
