@@ -17,7 +17,9 @@ TABLES = pytest.StashKey[Tables]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--speed-report", metavar="DIR", type=Path, help="write table, figures and results there")
+    parser.addoption(
+        "--speed-report", metavar="DIR", type=Path, help="write table, figures and results there"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

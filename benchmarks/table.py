@@ -102,7 +102,9 @@ def _processor() -> str:
 
 def _growth(growths: list[Growth]) -> Figure:
     figure = canvas(3.4 * len(growths), 3.0)
-    for axes, growth, colour in zip(np.atleast_1d(figure.subplots(1, len(growths))), growths, COLOURS, strict=False):
+    for axes, growth, colour in zip(
+        np.atleast_1d(figure.subplots(1, len(growths))), growths, COLOURS, strict=False
+    ):
         axes.loglog(growth.sizes, growth.values, "o-", color=colour, markersize=4)
         axes.set_xlabel(growth.size)
         axes.set_ylabel(growth.quantity)

@@ -53,7 +53,9 @@ def test_simpy_model(rate: Measure, name: str, concurrency: int) -> None:
     )
     events, operations = events_an_iteration(resolved), primitives(name, concurrency)
     found.limits[f"SimPy's at {events:.1f} events an iteration"] = best(lambda: bare_simpy(200_000)) / events
-    found.limits[f"Python's at {operations} operations"] = best(lambda: bare_python(operations, 2000)) / operations
+    found.limits[f"Python's at {operations} operations"] = (
+        best(lambda: bare_python(operations, 2000)) / operations
+    )
 
 
 @pytest.mark.parametrize("concurrency", [1, 32])
@@ -66,7 +68,9 @@ def test_recurrence(rate: Measure, concurrency: int) -> None:
         lambda: sum(1 for _ in run(batch, list(islice(repeat(400.0), turns)))),
     )
     operations = len(batch.steady.primitives)
-    found.limits[f"Python's at {operations} operations"] = best(lambda: bare_python(operations, 2000)) / operations
+    found.limits[f"Python's at {operations} operations"] = (
+        best(lambda: bare_python(operations, 2000)) / operations
+    )
 
 
 def matrix(scenarios: int) -> tuple[SteadyGraph, np.ndarray]:

@@ -29,9 +29,13 @@ def command(
     ] = None,
     context: Annotated[
         str | None,
-        typer.Option(metavar="N", help="Mean tokens a request to evaluate at; default: the middle of an output."),
+        typer.Option(
+            metavar="N", help="Mean tokens a request to evaluate at; default: the middle of an output."
+        ),
     ] = None,
-    json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the explanation.")] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the explanation.")
+    ] = None,
     figure: Annotated[
         Path | None, typer.Option("--figure", metavar="FILE", help="Draw the critical cycle (.svg or .png).")
     ] = None,

@@ -69,7 +69,9 @@ class Attribution:
             if j == marked:
                 issued = weighted.time(values, node.arcs[0].source)
                 idle.lead, idle.ahead = start - issued, issued < before
-        self._causes = {slot: causes[ref] for slot, ref in graph.outputs.items() if slot != HOST and ref in causes}
+        self._causes = {
+            slot: causes[ref] for slot, ref in graph.outputs.items() if slot != HOST and ref in causes
+        }
         return found, idle
 
     def _synchronised(

@@ -47,7 +47,9 @@ def cuts(steady: SteadyGraph, state: SteadyState, context: float) -> list[Cut]:
         host[share.name] = share.host
     names = sorted(uses)
 
-    def shorter(change: Callable[[NDArray[np.float64], list[tuple[int, float]]], None]) -> NDArray[np.float64]:
+    def shorter(
+        change: Callable[[NDArray[np.float64], list[tuple[int, float]]], None],
+    ) -> NDArray[np.float64]:
         """Gain in µs of changing one cost after the other, then all of the host's, then all of the device's."""
         sides = [[u for n in names if host[n] is side for u in uses[n]] for side in (True, False)]
         rows = np.repeat(vector[None, :], 1 + len(names) + 2, axis=0)
@@ -68,7 +70,15 @@ def cuts(steady: SteadyGraph, state: SteadyState, context: float) -> list[Cut]:
     us, pct = shorter(by_10us), shorter(by_10pct)
     total = [float(sum(vector[k] for k, _ in uses[n])) / NS_PER_US for n in names]
     out = [
-        Cut(n, host[n], resolved.profile.costs[n].status, total[i], float(slopes[n]), float(us[i]), float(pct[i]))
+        Cut(
+            n,
+            host[n],
+            resolved.profile.costs[n].status,
+            total[i],
+            float(slopes[n]),
+            float(us[i]),
+            float(pct[i]),
+        )
         for i, n in enumerate(names)
     ]
     out.sort(key=lambda c: (-max(c.gain_10us or 0.0, c.gain_10pct), c.name))

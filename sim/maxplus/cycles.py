@@ -158,9 +158,7 @@ def critical_cycle(
     if found is None:
         return None
     steps: list[Step] = []
-    for turn, (before, vertex) in enumerate(
-        zip((found.cycle[-1], *found.cycle), found.cycle, strict=False)
-    ):
+    for turn, (before, vertex) in enumerate(zip((found.cycle[-1], *found.cycle), found.cycle, strict=False)):
         path = matrices[vertex // width].path(before % width, vertex % width)
         steps += (step._replace(turn=turn) for step in path)
     return Cycle(tuple(steps), len(found.cycle), found.mean, found.cycle[0] // width)

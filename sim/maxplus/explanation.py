@@ -91,9 +91,7 @@ def _sums(graph: EventGraph, durations: Sequence[int]) -> tuple[int, int]:
     primitives = graph.turn.primitives
     n = len(primitives)
     forward = sum(
-        durations[n + i]
-        for i, p in enumerate(primitives)
-        if p.act is Act.LAUNCH and p.stream == FORWARD_LANE
+        durations[n + i] for i, p in enumerate(primitives) if p.act is Act.LAUNCH and p.stream == FORWARD_LANE
     )
     return forward, sum(durations[:n])
 

@@ -143,7 +143,9 @@ class _Builder:
         if ref is None:
             slot = Slot("event", name)
             if slot not in self._before:
-                raise WaitError(f'operation {waiter} waits for event "{name}", which nothing recorded before it')
+                raise WaitError(
+                    f'operation {waiter} waits for event "{name}", which nothing recorded before it'
+                )
             ref = self._events[name] = self._slot(slot)
         return ref
 

@@ -97,7 +97,10 @@ def _values(policy: dict[int, InArc]) -> tuple[dict[int, Fraction], dict[int, Fr
 
 
 def _improve(
-    policy: dict[int, InArc], arcs: dict[int, list[InArc]], mean: dict[int, Fraction], bias: dict[int, Fraction]
+    policy: dict[int, InArc],
+    arcs: dict[int, list[InArc]],
+    mean: dict[int, Fraction],
+    bias: dict[int, Fraction],
 ) -> bool:
     """Makes the policy better where it can; first by cycle mean, and only if that is not possible by bias."""
     better = {}

@@ -26,7 +26,9 @@ class Weighted:
         for node in graph.nodes:
             arcs = [(self._index(a.source), sum(int(durations[t]) for t in a.terms)) for a in node.arcs]
             first, second, *more = arcs if len(arcs) > 1 else [arcs[0], arcs[0]]
-            extra = None if node.sync is None else (int(durations[node.sync[0]]), int(durations[node.sync[1]]))
+            extra = (
+                None if node.sync is None else (int(durations[node.sync[0]]), int(durations[node.sync[1]]))
+            )
             self._code.append((*first, *second, tuple(more), extra))
         self.outputs = {slot: self._index(ref) for slot, ref in graph.outputs.items()}
 
@@ -83,7 +85,9 @@ class Evaluated:
     values: list[int]
 
 
-def run(batch: FixedBatch, contexts: Sequence[float], late: Sequence[float] | None = None) -> Iterator[Evaluated]:
+def run(
+    batch: FixedBatch, contexts: Sequence[float], late: Sequence[float] | None = None
+) -> Iterator[Evaluated]:
     """Turn after turn from an empty machine. ``contexts[k]`` is the mean context at the launch of turn k;
     ``late[k]`` that of the result turn k processes, where results cost by context (default: the same).
 

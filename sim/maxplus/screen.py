@@ -41,9 +41,7 @@ class Screened:
 
 def screen(graph: EventGraph, durations: NDArray[np.int64]) -> Screened:
     """Cycle times of one structure under many duration vectors, (scenarios × entries) in ns."""
-    return joined(
-        [_Chunk(graph, durations[i : i + CHUNK]).settle() for i in range(0, len(durations), CHUNK)]
-    )
+    return joined([_Chunk(graph, durations[i : i + CHUNK]).settle() for i in range(0, len(durations), CHUNK)])
 
 
 def joined(parts: Sequence[Screened]) -> Screened:

@@ -41,7 +41,9 @@ def timeline(state: SteadyState) -> dict[str, Any]:
             if node.lane == HOST_LANE:
                 act = "synchronize" if node.sync is not None else node.act
                 of = k - 1 if primitive.phase is Phase.PROCESS and graph.turn.due else k
-                rows.append([of, node.name, primitive.phase, act, HOST_LANE, now, end, primitive.event or "", ""])
+                rows.append(
+                    [of, node.name, primitive.phase, act, HOST_LANE, now, end, primitive.event or "", ""]
+                )
                 now = end
             elif node.act == "device":
                 start, cause = starts[j]
@@ -49,7 +51,9 @@ def timeline(state: SteadyState) -> dict[str, Any]:
                 why = str(cause) if idle else ""
                 rows.append([k, node.name, primitive.phase, "device", node.lane, start, end, "", why])
             elif node.act == "event":
-                rows.append([k, node.name, primitive.phase, "event", node.lane, end, end, primitive.event or "", ""])
+                rows.append(
+                    [k, node.name, primitive.phase, "event", node.lane, end, end, primitive.event or "", ""]
+                )
     loop: list[tuple[str, str, int, str, int, int]] = []
     for step in cycle.steps:
         values = turns[first + step.turn]

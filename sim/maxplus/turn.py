@@ -128,7 +128,12 @@ class FixedBatch:
             host = device = None
             if p.host is not None:
                 host = Share(
-                    p.host, p.share, True, batch, batch * self.block_size if tokens is None else tokens, late=late
+                    p.host,
+                    p.share,
+                    True,
+                    batch,
+                    batch * self.block_size if tokens is None else tokens,
+                    late=late,
                 )
             if p.act is Act.LAUNCH and p.device is not None:
                 rows = self._padded(batch) if p.kind == "graph" else batch

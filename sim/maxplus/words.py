@@ -50,7 +50,11 @@ def verdict(e: Mapping[str, Any]) -> str:
     lead = f"A step takes {number(cycle)} µs. Critical is {_SIDES[e['critical_side']]}: "
     if e["critical_side"] == "gpu":
         spare = cycle - (e["host_loop_us"])
-        rest = "never idle" if idle < 0.05 else f"idle {number(idle)} µs a step, between streams and not for the host"
+        rest = (
+            "never idle"
+            if idle < 0.05
+            else f"idle {number(idle)} µs a step, between streams and not for the host"
+        )
         return f"{lead}the forward stream is {rest}, and the host has {number(spare)} µs a step to spare."
     if e["critical_side"] == "host":
         return f"{lead}the forward stream needs {number(e['gpu_step_us'])} µs and idles the other {number(idle)}."
@@ -143,7 +147,9 @@ def others(e: Mapping[str, Any]) -> list[str]:
     if near:
         count = "One more cycle is" if len(near) == 1 else f"{len(near)} more cycles are"
         within = 100 * (1 - e["nearly_critical_from"])
-        lines.append(f"{count} within {within:g} %; shortening the critical one alone gains no more than the gap:")
+        lines.append(
+            f"{count} within {within:g} %; shortening the critical one alone gains no more than the gap:"
+        )
     for c in near:
         shorter = number(cycle - c["mean_us"])
         lines.append(f"- {number(c['mean_us'])} µs, {shorter} shorter, {_SIDES[c['side']]}: {crossings(c)}")
@@ -172,7 +178,9 @@ def stream(e: Mapping[str, Any]) -> str:
 def caveats(e: Mapping[str, Any]) -> list[str]:
     lines = []
     if not e["settled"]:
-        lines.append("The transient outlasted the evaluation: two cycles are so close that either may be critical.")
+        lines.append(
+            "The transient outlasted the evaluation: two cycles are so close that either may be critical."
+        )
     if e["extrapolated"]:
         lines.append("Outside the range they were obtained in: " + ", ".join(e["extrapolated"]) + ".")
     return lines

@@ -42,9 +42,13 @@ def draw(explanation: Mapping[str, Any]) -> Figure:
                 zorder=6,
             )
             left = arrived
-        axes.plot([ms(left), ms(end)], [level(lane)] * 2, color=LOOP, linewidth=2, solid_capstyle="butt", zorder=5)
+        axes.plot(
+            [ms(left), ms(end)], [level(lane)] * 2, color=LOOP, linewidth=2, solid_capstyle="butt", zorder=5
+        )
     ends = [(data["loop"][0][1], data["loop"][0][2]), (data["loop"][-1][3], data["loop"][-1][5])]
-    axes.plot([ms(at) for _, at in ends], [level(lane) for lane, _ in ends], "o", color=LOOP, markersize=4, zorder=7)
+    axes.plot(
+        [ms(at) for _, at in ends], [level(lane) for lane, _ in ends], "o", color=LOOP, markersize=4, zorder=7
+    )
     return figure
 
 

@@ -52,7 +52,10 @@ def test_the_cycle_time_is_the_long_run_rate_of_the_simpy_model() -> None:
         period = len(state.orbit)
         turns = 40 + 2 * period
         starts = [start for name, _, start, _, _ in simulated(resolved, turns) if name == "receive"]
-        if state.settled and starts[-1 - period] - starts[-1 - 2 * period] == starts[-1] - starts[-1 - period]:
+        if (
+            state.settled
+            and starts[-1 - period] - starts[-1 - 2 * period] == starts[-1] - starts[-1 - period]
+        ):
             assert Fraction(starts[-1] - starts[-1 - period], period) == state.cycle_ns, keys
 
 
@@ -61,8 +64,12 @@ def test_the_cycle_time_is_the_long_run_rate_of_the_simpy_model() -> None:
 def test_the_cycle_time_is_the_rate_for_any_costs(data: st.DataObject, keys: Variant) -> None:
     resolved = variant(keys)
     # Few, small values make ties and long orbits likely.
-    values = data.draw(st.lists(st.integers(0, 12), min_size=len(names(resolved)), max_size=len(names(resolved))))
-    costs = {n: Cost(value=v, unit="ns", status="exact") for n, v in zip(names(resolved), values, strict=True)}
+    values = data.draw(
+        st.lists(st.integers(0, 12), min_size=len(names(resolved)), max_size=len(names(resolved)))
+    )
+    costs = {
+        n: Cost(value=v, unit="ns", status="exact") for n, v in zip(names(resolved), values, strict=True)
+    }
     _, state = steady(with_costs(resolved, costs))
     if state.settled:
         assert state.cycle_ns == Fraction(state.advance, len(state.orbit))
@@ -142,7 +149,9 @@ def test_derivatives_by_name_predict_what_a_small_cut_gains() -> None:
 def test_cycles_come_in_falling_order_from_the_critical_one() -> None:
     for k, keys in SOME[::4]:
         graph, state = steady(drawn(variant(keys), seed=k))
-        found = list(cycles(graph.graph, state.weighted.durations, set_of(state), 0.5 * float(state.cycle_ns)))
+        found = list(
+            cycles(graph.graph, state.weighted.durations, set_of(state), 0.5 * float(state.cycle_ns))
+        )
         means = [c.mean for c in found]
         assert means == sorted(means, reverse=True)
         assert means[0] == state.cycle_ns

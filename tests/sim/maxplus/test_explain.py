@@ -28,7 +28,9 @@ def toy(name: str) -> Resolved:
     return load_resolved(name, overrides)
 
 
-@pytest.mark.parametrize("name", ["toy_cP", "toy_cN", "toy_dT", "toy_dF", "toy_none", "toy_eagle", "toy_ngram"])
+@pytest.mark.parametrize(
+    "name", ["toy_cP", "toy_cN", "toy_dT", "toy_dF", "toy_none", "toy_eagle", "toy_ngram"]
+)
 def test_the_figures_are_those_of_a_long_run_of_the_model(name: str) -> None:
     explained, simulated = explain(toy(name)), simulate(toy(name)).to_json()
     assert explained["cycle_us"] == pytest.approx(simulated["cycle_us"]["mean"], abs=1e-6)
@@ -89,7 +91,9 @@ def test_the_gain_of_a_cut_is_what_a_scenario_with_that_cost_gains() -> None:
     for name in ("graph.target", "host.enter", "host.lengths.mirror", "host.queue", "kernel.small"):
         gained = e["cycle_us"] - cut(resolved, name, lambda v: max(v - 10, 0))
         assert by_name[name]["gain_10us"] == pytest.approx(gained), name
-        assert by_name[name]["gain_10pct"] == pytest.approx(e["cycle_us"] - cut(resolved, name, lambda v: v * 0.9))
+        assert by_name[name]["gain_10pct"] == pytest.approx(
+            e["cycle_us"] - cut(resolved, name, lambda v: v * 0.9)
+        )
     assert by_name["graph.target"]["derivative"] == 1
     assert by_name["host.queue"]["gain_10us"] == 0
 
