@@ -16,7 +16,7 @@ from typing import Any
 
 import simpy
 
-from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
+from sim.capabilities import Barrier
 from sim.config.resolve import Resolved
 from sim.config.scenario import ListedLengths, LogNormal, MatchExpected, TruncatedGeometric
 from sim.config.scenario import PerPosition as PerPositionKeys
@@ -28,7 +28,7 @@ from sim.machine.clients import Inbox, closed_loop, open_loop
 from sim.machine.costs import CostBook, Scales
 from sim.machine.machine import Machine
 from sim.program.expand import Expander
-from sim.program.policies import PLATFORMS, PlatformSemantics, Policies, Situation
+from sim.program.policies import Situation, policies_of
 from sim.program.primitives import Act
 from sim.randomness import RunKey
 from sim.result import Estimate, RunResult
@@ -260,31 +260,6 @@ class Replication:
 
 
 # -- from the scenario's keys to objects ----------------------------------------------------------------------
-
-
-def policies_of(resolved: Resolved) -> Policies:
-    """The policies of a resolved scenario; the synchronous loop has none of the overlapped ones."""
-    s = resolved.scenario
-    assert s.platform is not None
-    assert s.host_lengths is not None
-    base = PLATFORMS[s.platform]
-    platform = PlatformSemantics(
-        base.name,
-        base.publish_wait_on_stream,
-        s.d2h_stream != "schedule",
-        base.result_copy_stream,
-        base.barrier_by_default,
-    )
-    return Policies(
-        relay=s.relay or Relay.UNIFIED,
-        host_lengths=HostLengths(s.host_lengths),
-        barrier=s.barrier or Barrier.UNGUARDED,
-        placement=BarrierPlacement(s.barrier_placement),
-        prep_stream=s.prep_stream or PrepStream.SCHEDULE,
-        overlap=s.overlap,
-        platform=platform,
-        pinned=s.pinned,
-    )
 
 
 def lengths_of(keys: Any) -> Lengths:

@@ -50,8 +50,19 @@ def load_profile(name: str, where: str = "device") -> DeviceProfile:
 
 
 def load_profile_with_hash(name: str, where: str = "device") -> tuple[DeviceProfile, str]:
-    """The profile and the SHA-256 of its file, which results carry. Raises InputError."""
-    return _load(DeviceProfile, paths.locate(name, "devices", where))
+    """The profile and the SHA-256 of its file, which results carry. Raises InputError.
+
+    A profile over a base comes complete; its hash covers the base's file as well.
+    """
+    path = paths.locate(name, "devices", where)
+    profile, digest = _load(DeviceProfile, path)
+    if profile.base is None:
+        return profile, digest
+    base, base_digest = _load(DeviceProfile, paths.locate(profile.base, "devices", f"{path.name}: base"))
+    if base.base is not None:
+        found = f"{shown(profile.base)}, which starts from {shown(base.base)} itself"
+        raise InputError(Problem(f"{path.name}: base", found, "a complete profile"))
+    return profile.over(base), hashlib.sha256(f"{digest} {base_digest}".encode()).hexdigest()
 
 
 def load_program(algorithm: str, engine: str, where: str = "algorithm") -> StepProgram:

@@ -19,6 +19,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sim.units import NS_PER_UNIT
 
+Semantics = Literal[
+    "publish_wait_on_stream",
+    "result_copy_stream",
+    "stream_wait_holds_host",
+    "graph_launch_holds_host",
+    "record_joins_streams",
+]
 Status = Literal["measured", "scaled", "assumed", "published", "fitted", "exact"]
 
 
@@ -79,6 +86,15 @@ class DeviceProfile(BaseModel):
     #: "measured here" | "published, not measured" | "assumed" | "exact": shown with every result
     status: Literal["measured", "published", "assumed", "exact"]
     platform: Literal["cuda", "hip"] = "cuda"
+    #: where this device's runtime differs from its platform's row: names of
+    #: :class:`~sim.program.policies.PlatformSemantics`
+    semantics: dict[Semantics, bool] = {}
+    #: profile this one starts from: costs it does not state are that one's, scaled, with status "assumed"
+    base: str | None = None
+    base_host_scale: float = Field(default=1.0, gt=0)
+    base_device_scale: float = Field(default=1.0, gt=0)
+    #: why the two scales are what they are
+    base_source: str = ""
     #: engine whose programs a scenario means when it names none
     engine: str
     #: device, driver, engine commit, date, command, host
@@ -88,3 +104,33 @@ class DeviceProfile(BaseModel):
     device_boot_sd: float = Field(default=0.0, ge=0)
     #: host: {"host." and "call." costs}; device: everything else, see `Cost`
     costs: dict[str, Cost]
+
+    def over(self, base: DeviceProfile) -> DeviceProfile:
+        """This profile with the costs (and the host state) it does not state taken from ``base``, as assumed ones."""
+        costs = {name: self._taken_over(name, cost, base.name) for name, cost in base.costs.items()}
+        stated: dict[str, object] = {"costs": {**costs, **self.costs}}
+        if "host_state" not in self.model_fields_set:
+            stated["host_state"] = base.host_state
+        return self.model_copy(update=stated)
+
+    def _taken_over(self, name: str, cost: Cost, base: str) -> Cost:
+        factor = self.base_host_scale if is_host_cost(name) else self.base_device_scale
+
+        def scaled(x: float | tuple[float, ...]) -> float | tuple[float, ...]:
+            return tuple(v * factor for v in x) if isinstance(x, tuple) else x * factor
+
+        return cost.model_copy(
+            update={
+                "value": scaled(cost.value),
+                "per_batch": cost.per_batch * factor,
+                "per_token": cost.per_token * factor,
+                "per_context": scaled(cost.per_context),
+                "status": "assumed",
+                "source": f"{base} times {factor:g}: {self.base_source or 'nothing published'}",
+            }
+        )
+
+
+def is_host_cost(name: str) -> bool:
+    """Whether a cost is time of the host thread."""
+    return name.startswith(("host.", "call."))

@@ -87,6 +87,11 @@ class _Filling:
         self.notes: list[str] = []
 
     def resolved(self, sha256: str) -> Resolved:
+        if self.profile.status == "published":
+            self.notes.append(
+                f"device profile {self.profile.name} is published, not measured: built from public figures, so "
+                "is everything that follows from it"
+            )
         self._fill("engine", self.program.engine, self._engine_reason())
         self._fill("platform", self.profile.platform, f"profile {self.profile.name}")
         self._fill_policies()

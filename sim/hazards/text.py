@@ -27,13 +27,16 @@ def verdict(hazards: Sequence[dict[str, Any]] | None) -> str:
 
 
 def line(hazard: dict[str, Any]) -> str:
-    """What meets what, how often, how close, and why it matters or does not."""
+    """What meets what, how often, how close, and why it matters or does not (the last two where the result says)."""
+    head = "{severity}: {kind} on {buffer}, {count} times".format(**hazard)
+    if "first" not in hazard:
+        return head
     first, second = hazard["first"], hazard["second"]
     margin = hazard["margin_us"]
     close = f"overlapping by up to {-margin:g} µs" if margin < 0 else f"{margin:g} µs apart at the closest"
     return (
-        f"{hazard['severity']}: {hazard['kind']} on {hazard['buffer']}, {second['operation']} ({second['lane']}) "
-        f"against {first['operation']} ({first['lane']}), {hazard['count']} times, {close}: {hazard['explanation']}"
+        f"{head}, {second['operation']} ({second['lane']}) against {first['operation']} ({first['lane']}), {close}: "
+        f"{hazard['explanation']}"
     )
 
 

@@ -12,6 +12,7 @@ from sim import barrier, host_lengths, relay
 from sim.capabilities import Barrier, Capabilities, LengthSource, ReadEnd
 from sim.program.policies import Policies, Situation
 from sim.program.primitives import Act, Primitive
+from sim.program.runtime import as_executed
 from sim.program.step_program import Kind, Mark, Operation, Phase, StepProgram, StreamName
 from sim.trace.record import Cause
 
@@ -114,6 +115,7 @@ class Expander:
         ]
         if not self.policies.overlap:
             launch, process = _on_one_stream(launch), _on_one_stream(process)
+        launch = as_executed(launch, self.policies.platform)
         return Iteration(tuple(self._translate(by_phase[Phase.RECEIVE])), tuple(launch), tuple(process))
 
     # -- phases that policies reach into ---------------------------------------------------------------

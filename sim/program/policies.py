@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
 from sim.program.step_program import Fact
@@ -28,8 +28,15 @@ class PlatformSemantics:
     result_copy_stream: bool
     #: whether the scheduler's barrier is on when nobody asks for it
     barrier_by_default: bool
+    #: a stream's wait for an event holds the calling thread until the event is met (a lock held over the wait)
+    stream_wait_holds_host: bool = False
+    #: a graph launch returns only when the graph has run
+    graph_launch_holds_host: bool = False
+    #: a record on the schedule stream waits for all other streams (the schedule stream is the null stream)
+    record_joins_streams: bool = False
 
 
+#: a device profile may state otherwise for its driver (``semantics``)
 PLATFORMS = {
     "cuda": PlatformSemantics("cuda", True, True, True, True),
     "hip": PlatformSemantics("hip", False, False, False, False),
@@ -53,6 +60,7 @@ def policies_of(resolved: Resolved) -> Policies:
     s = resolved.scenario
     assert s.platform is not None
     assert s.host_lengths is not None
+    stated = cast("dict[str, Any]", resolved.profile.semantics)
     return Policies(
         relay=s.relay or Relay.UNIFIED,
         host_lengths=HostLengths(s.host_lengths),
@@ -60,7 +68,7 @@ def policies_of(resolved: Resolved) -> Policies:
         placement=BarrierPlacement(s.barrier_placement),
         prep_stream=s.prep_stream or PrepStream.SCHEDULE,
         overlap=s.overlap,
-        platform=replace(PLATFORMS[s.platform], private_d2h_stream=s.d2h_stream != "schedule"),
+        platform=replace(PLATFORMS[s.platform], private_d2h_stream=s.d2h_stream != "schedule", **stated),
         pinned=s.pinned,
     )
 
