@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from sim.errors import WaitError
 from sim.maxplus.turn import Turn
+from sim.program.events import never_recorded
 from sim.program.expand import COPY_DONE, RESULT_READY
 from sim.program.primitives import Act
 from sim.trace.record import HOST_LANE, Cause
@@ -143,9 +143,7 @@ class _Builder:
         if ref is None:
             slot = Slot("event", name)
             if slot not in self._before:
-                raise WaitError(
-                    f'operation {waiter} waits for event "{name}", which nothing recorded before it'
-                )
+                raise never_recorded(waiter, name)
             ref = self._events[name] = self._slot(slot)
         return ref
 
@@ -171,7 +169,7 @@ class _Builder:
     def _synchronise(self, i: int) -> None:
         p = self.graph.turn.primitives[i]
         name = p.event or ""
-        event = Arc(self._event(name, p.name), Role.SYNC, (), name, p.cause)
+        event = Arc(self._event(name, f"{p.name} ({p.phase})"), Role.SYNC, (), name, p.cause)
         self._host = self._node(
             Node(p.name, HOST_LANE, i, (Arc(self._host, Role.ORDER, ()), event), "sync", (i, self._wake))
         )
@@ -198,7 +196,7 @@ class _Builder:
     def _wait(self, i: int) -> None:
         p = self.graph.turn.primitives[i]
         name, stream = p.event or "", self._stream(p.stream or "")
-        event = self._event(name, p.name)
+        event = self._event(name, f"{p.name} ({p.phase})")
         hop = () if self._streams_of[name] == p.stream else (self._hop,)
         stream.floors.append(Arc(event, Role.WAIT, hop, name, p.cause))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -25,9 +26,11 @@ from variants import (
 from sim.config.loader import load_resolved
 from sim.config.profile import Cost
 from sim.config.resolve import Resolved
+from sim.errors import WaitError
 from sim.maxplus.attribution import Attribution
 from sim.maxplus.recurrence import run
 from sim.maxplus.turn import FixedBatch
+from sim.program.step_program import Kind, Operation, Phase
 from sim.run import Replication
 from sim.trace.record import HOST_LANE
 from sim.trace.recorder import Recorder
@@ -143,3 +146,16 @@ def test_the_shipped_programs_agree_with_their_costs_and_growing_context(name: s
     }
     resolved = without_noise(load_resolved(name, overrides))
     assert recurred(resolved, 40) == simulated(resolved, 40)
+
+
+def test_a_wait_that_nothing_satisfies_is_the_same_error_in_both() -> None:
+    resolved = variant(())
+    program = resolved.program
+    orphan = Operation(phase=Phase.PREPARE, name="orphan", kind=Kind.SYNCHRONIZE, event="never")
+    operations = (orphan, *program.operations)
+    resolved = replace(resolved, program=program.model_copy(update={"operations": operations}))
+    with pytest.raises(WaitError) as ours:
+        list(run(FixedBatch(resolved), [0.0] * 3))
+    with pytest.raises(WaitError) as theirs:
+        Replication(resolved, 0).run()
+    assert str(ours.value) == str(theirs.value)

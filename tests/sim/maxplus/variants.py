@@ -31,6 +31,8 @@ AXES = {
     "prep_stream": ("schedule", "plan"),
     "platform": ("cuda", "hip"),
 }
+#: what a runtime may do differently (:class:`sim.program.policies.PlatformSemantics`)
+RUNTIME_FLAGS = ("stream_wait_holds_host", "graph_launch_holds_host", "record_joins_streams")
 PROMPT = 16
 #: drafts accepted in every step, so that every context of a run is known beforehand
 ACCEPTED = 3
@@ -91,7 +93,8 @@ def without_noise(resolved: Resolved) -> Resolved:
 
 
 def drawn(resolved: Resolved, seed: int) -> Resolved:
-    """Costs of every size from zero up, some growing with batch, tokens or context, keyed by ``seed``."""
+    """Costs of every size from zero up, some growing with batch or context, and now and then a runtime whose waits
+    or graph launches hold the host; keyed by ``seed``."""
     random = np.random.default_rng(seed)
     costs = {}
     for name in names(resolved):
@@ -103,7 +106,9 @@ def drawn(resolved: Resolved, seed: int) -> Resolved:
         costs[name] = Cost(
             value=ns, unit="ns", per_batch=float(random.integers(0, 9)), per_context=slope, status="exact"
         )
-    return with_costs(resolved, costs)
+    semantics = {flag: True for flag in RUNTIME_FLAGS if random.random() < 0.1}
+    resolved = with_costs(resolved, costs)
+    return replace(resolved, profile=resolved.profile.model_copy(update={"semantics": semantics}))
 
 
 def contexts(resolved: Resolved, turns: int) -> tuple[list[float], list[float]]:
