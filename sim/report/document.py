@@ -49,3 +49,12 @@ class Document:
 
     def figures(self) -> list[Figure]:
         return [b for section in self.sections for b in section.blocks if isinstance(b, Figure)]
+
+
+def stamp(document: Document) -> str:
+    """What every figure's caption ends with: where its numbers come from."""
+    wanted = ("command", "device profile", "seed", "replications")
+    facts = dict(document.provenance)
+    return "; ".join(
+        f"{name} {facts[name]}" if name != "command" else facts[name] for name in wanted if name in facts
+    )

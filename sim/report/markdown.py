@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sim.report.document import Block, Document, Figure, Table
+from sim.report.document import Block, Document, Figure, Table, stamp
 
 
 def render(document: Document, figures: str = "figures") -> str:
     """``figures``: the folder of the images, relative to the file."""
-    stamp = _stamp(document)
+    where = stamp(document)
     lines = [f"# {document.title}", "", document.question, ""]
     lines += (
         ["## Verdict", "", *(f"- {sentence}" for sentence in document.verdict), ""]
@@ -19,22 +19,13 @@ def render(document: Document, figures: str = "figures") -> str:
     for section in document.sections:
         lines += [f"## {section.title}", ""]
         for block in section.blocks:
-            lines += [*_block(block, figures, stamp), ""]
+            lines += [*_block(block, figures, where), ""]
     lines += ["## How to rebuild this", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {_cell(value)} |" for name, value in document.provenance]
     return "\n".join(lines) + "\n"
 
 
-def _stamp(document: Document) -> str:
-    """What every figure's caption ends with: where its numbers come from."""
-    wanted = ("command", "device profile", "seed", "replications")
-    facts = dict(document.provenance)
-    return "; ".join(
-        f"{name} {facts[name]}" if name != "command" else facts[name] for name in wanted if name in facts
-    )
-
-
-def _block(block: Block, figures: str, stamp: str) -> Iterator[str]:
+def _block(block: Block, figures: str, where: str) -> Iterator[str]:
     if isinstance(block, str):
         yield block
     elif isinstance(block, list):
@@ -48,7 +39,7 @@ def _block(block: Block, figures: str, stamp: str) -> Iterator[str]:
     elif isinstance(block, Figure):
         yield f"![{block.alt}]({figures}/{block.name}.png)"
         yield ""
-        yield f"*{block.caption}* <sub>{stamp}. [SVG]({figures}/{block.name}.svg)</sub>"
+        yield f"*{block.caption}* <sub>{where}. [SVG]({figures}/{block.name}.svg)</sub>"
 
 
 def _cell(text: str) -> str:

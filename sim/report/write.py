@@ -1,4 +1,4 @@
-"""Writes a study's report: Markdown, figures, results.json and the resolved scenarios."""
+"""Writes a study's report: Markdown, one HTML page, figures, results.json and the resolved scenarios."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from sim.files import write_atomically
-from sim.report import markdown, style
+from sim.report import html, markdown, style
 from sim.report.build import build
 from sim.report.data import StudyData
 
@@ -51,6 +51,7 @@ def write(data: StudyData, folder: Path, jobs: int = 1) -> Path:
         stale.unlink()
     write_atomically(folder / "results.json", _results(data, document.verdict))
     write_atomically(folder / "resolved.json", _resolved(data))
+    write_atomically(folder / "report.html", html.render(document, images))
     report = folder / "report.md"
     write_atomically(report, markdown.render(document))
     return report

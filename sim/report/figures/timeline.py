@@ -23,7 +23,7 @@ SECTIONS = {
     "resolve": "#f2b880",
     "launch": "#4f81bd",
     "process": "#a5cfa5",
-    "wait": "#f7f7f7",
+    "wait": "#eeeeee",
 }
 _SECTION_OF = {
     "receive": "schedule",
@@ -94,9 +94,9 @@ def host_boxes(records: Iterable[Mapping[str, Any]]) -> list[Box]:
         label = f"wait {r['event'] or r['name']}" if waits else section
         last = boxes[-1] if boxes else None
         if last is not None and last.label == label and last.end == r["start"]:
-            boxes[-1] = Box(last.start, r["end"], last.colour, label, last.hatch)
+            boxes[-1] = Box(last.start, r["end"], last.colour, label)
         elif r["end"] > r["start"]:
-            boxes.append(Box(r["start"], r["end"], SECTIONS[section], label, "...." if waits else ""))
+            boxes.append(Box(r["start"], r["end"], SECTIONS[section], label))
     return boxes
 
 

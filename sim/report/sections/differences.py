@@ -118,7 +118,9 @@ def _sentence(data: StudyData, variant: str, x: str, rest: Mapping[str, Any]) ->
         at = [value for value, w in zip(values, words, strict=True) if w == what]
         if not at:
             continue
-        places = f"at {x} {joined([short(value) for value in at])}"
+        places = (
+            f"at every {x}" if len(at) == len(values) else f"at {x} {joined([short(value) for value in at])}"
+        )
         if what in ("cannot tell", "the same"):
             parts.append(f"{what} {places}")
             continue

@@ -16,7 +16,7 @@ def section(data: StudyData) -> Section:
         "Timelines",
         [
             "From one traced run a variant: what happens while two successive decode iterations are on the "
-            "forward stream. The host is then already busy with the next ones. Dotted: the host waits; hatched: "
+            "forward stream. The host is then already busy with the next ones. Grey: the host waits; hatched: "
             "the forward stream idles. Wide boxes carry the name of the operation.",
         ],
     )
