@@ -29,7 +29,6 @@ from sim.machine.costs import CostBook, Scales
 from sim.machine.machine import Machine
 from sim.program.expand import Expander
 from sim.program.policies import Situation, policies_of
-from sim.program.primitives import Act
 from sim.randomness import RunKey
 from sim.result import Estimate, RunResult
 from sim.serving.request import Batch, Request
@@ -48,13 +47,9 @@ from sim.trace import chrome
 from sim.trace.metrics import FEWEST, RunBooks
 from sim.trace.record import CAUSES
 from sim.trace.recorder import Recorder
+from sim.uncertainty import Work
 from sim.units import NS_PER_MS, NS_PER_S, NS_PER_US
 
-#: relative uncertainty a cost carries into `pi95` by its status, unless it states a boot_sd of its own. The figures
-#: are judgements, stated in docs/model.md: an assumed cost may well be off by a fifth.
-STATUS_SD = {"measured": 0.0, "fitted": 0.0, "exact": 0.0, "scaled": 0.05, "published": 0.1, "assumed": 0.2}
-#: additional relative uncertainty of a cost used one width of its valid range outside it (less when nearer)
-EXTRAPOLATION_SD = 0.1
 #: prompt tokens of one prefill iteration (the engine's chunked-prefill default)
 PREFILL_TOKENS = 8192
 #: most replications `until` may ask for
@@ -337,14 +332,14 @@ def _result(
 ) -> RunResult:
     books = [r.books for r in runs]
     others = nodes or ()
-    steps = sum(b.sums.count for b in books)
+    steps = sum(b.sums.steps for b in books)
     forward, host = sum(b.sums.forward for b in books), sum(b.sums.host for b in books)
     blocked, exposed = sum(b.sums.blocked for b in books), sum(b.sums.exposed for b in books)
     idle = [sum(b.sums.idle[k] for b in books) for k in range(len(CAUSES))]
     decodes = sum(b.decode_iterations for b in books)
     row_steps = sum(b.row_steps for b in books)
     side = _critical_side(idle, exposed, blocked, forward, host)
-    shares, other_sd = _shares(resolved, runs, exposed, forward)
+    shares, cycle_sd, run_sd = _shares(resolved, runs[0], exposed, forward)
     cycles, tpot, itl, ttft, lead = Tally(), Tally(), Tally(), Tally(), Tally()
     for b in books:
         cycles.merge(b.cycles)
@@ -353,7 +348,7 @@ def _result(
         lead.merge(b.lead)
         for value in b.tpot_ns:
             tpot.add(round(value))
-    cycle = _estimate([r.cycle for r in runs], _each(nodes, "cycle"), other_sd)
+    cycle = _estimate([r.cycle for r in runs], _each(nodes, "cycle"), cycle_sd)
     median = cycles.quantile(0.5) if cycle.mean is not None else None
     contexts = sum(b.context_sum for b in books)
     extrapolated = sorted({name for r in runs for name in r.costs.extrapolated})
@@ -368,9 +363,9 @@ def _result(
         version=package_version(),
         seed=resolved.scenario.run.seed,
         replications=len(runs),
-        throughput_tok_s=_estimate([r.throughput for r in runs], _each(nodes, "throughput"), other_sd),
+        throughput_tok_s=_estimate([r.throughput for r in runs], _each(nodes, "throughput"), run_sd),
         cycle_us=Estimate(cycle.mean, cycle.ci95, cycle.pi95, None if median is None else median / NS_PER_US),
-        steps_per_s=_estimate([r.steps_per_s for r in runs], _each(nodes, "steps_per_s"), other_sd),
+        steps_per_s=_estimate([r.steps_per_s for r in runs], _each(nodes, "steps_per_s"), run_sd),
         accepted_per_step={
             "with_bonus": None if accepted is None else round(accepted + 1, 6),
             "without_bonus": None if accepted is None else round(accepted, 6),
@@ -423,50 +418,36 @@ def _critical_side(idle: Sequence[int], exposed: int, blocked: int, forward: int
 
 
 def _shares(
-    resolved: Resolved, runs: Sequence[Replication], exposed: int, forward: int
-) -> tuple[dict[str, float], float]:
-    """Share of one iteration's work by status of its cost, and the relative uncertainty costs put into a cycle.
-
-    Work is the forward stream's device time and the host's time of the commonest decode iteration. For the
-    uncertainty, device costs count by their share of the cycle and host costs by theirs of the exposed time.
-    """
-    first = runs[0]
+    resolved: Resolved, first: Replication, exposed: int, forward: int
+) -> tuple[dict[str, float], float, float]:
+    """Share of one decode iteration's work by status of its cost; the relative uncertainty costs put into a cycle,
+    and into the time of a whole run, prefills included."""
     if not first.situations:
-        return {}, 0.0
+        return {}, 0.0, 0.0
+    profile, books = resolved.profile, first.books
     situation = max(first.situations, key=lambda s: (first.situations[s], repr(s)))
     full = resolved.scenario.workload.concurrency
-    books = first.books
     batch = full if full and books.cycles.count else max(1, round(books.row_steps / books.decode_iterations))
     context = books.context_sum / books.cycles.count if books.cycles.count else first.costs.largest_context
-    iteration = first.expander.expand(situation)
-    device: dict[str, float] = {}
-    host: dict[str, float] = {}
     padded = next((g for g in resolved.scenario.serving.graph_batches if g >= batch), batch)
-    for primitives in (iteration.receive, iteration.launch, iteration.process):
-        costed = first.costs.compile(primitives, batch, padded, first.block_size)
-        ns = costed.base + costed.slope * context
-        n = len(primitives)
-        for i, p in enumerate(primitives):
-            if p.host is not None:
-                host[p.host] = host.get(p.host, 0.0) + float(ns[i])
-            if p.act is Act.LAUNCH and p.stream == "forward" and p.device is not None:
-                device[p.device] = device.get(p.device, 0.0) + float(ns[n + i])
-    total = sum(device.values()) + sum(host.values())
-    shares: dict[str, float] = {}
-    for name, ns_spent in [*device.items(), *host.items()]:
-        status = resolved.profile.costs[name].status
-        shares[status] = shares.get(status, 0.0) + ns_spent / total if total else 0.0
-    exposed_share = exposed / forward if forward else 0.0
-    device_total, host_total = sum(device.values()), sum(host.values())
-    variance = resolved.profile.device_boot_sd**2
-    for spent, of, weight in ((device, device_total, 1 - exposed_share), (host, host_total, exposed_share)):
-        for name, value in spent.items():
-            cost = resolved.profile.costs[name]
-            sd = cost.boot_sd or STATUS_SD[cost.status]
-            outside = min(first.costs.extrapolated.get(name, 0.0), 1.0)
-            sd = math.hypot(sd, EXTRAPOLATION_SD * outside)
-            variance += (weight * value / of * sd) ** 2 if of else 0.0
-    return {k: round(v, 6) for k, v in sorted(shares.items())}, math.sqrt(variance)
+    iteration = first.expander.expand(situation)
+    pieces = (iteration.receive, iteration.launch, iteration.process)
+    decode = Work.of(first.costs, pieces, batch, padded, first.block_size, context)
+    outside = first.costs.extrapolated
+    decode_sd = decode.relative_sd(profile, exposed / forward if forward else 0.0, outside)
+
+    rows = max(1, round(resolved.scenario.workload.requests / max(1, books.prefill_iterations)))
+    tokens = round(books.prompt_tokens / max(1, books.prefill_iterations))
+    prefill_launch = first.expander.expand(Situation(prefill=True)).launch
+    prefill = Work.of(first.costs, [prefill_launch], rows, rows, first.block_size, 0.0, tokens)
+    # A prefill's host and device follow one another (the engine waits for it), so each counts by its length.
+    host, device = sum(prefill.host.values()), sum(prefill.device.values())
+    host_share = host / (host + device) if host + device else 0.0
+    prefill_sd = prefill.relative_sd(profile, host_share, outside)
+    share = books.prefill_host / books.run.host if books.run.host else 0.0
+    boot = profile.device_boot_sd
+    run_sd = math.hypot((1 - share) * decode_sd, share * prefill_sd)
+    return decode.by_status(profile), math.hypot(boot, decode_sd), math.hypot(boot, run_sd)
 
 
 def _summary(tally: Tally, unit: int) -> dict[str, float | None]:

@@ -43,23 +43,28 @@ class Counters(Protocol):
 @dataclass(slots=True)
 class Sums:
     """Sums over some iterations, ns: idle by cause, time of the forward stream, host time, of it blocked; idle
-    time that a late launch ended."""
+    time that a late launch ended. ``steps`` counts the decode iterations among them."""
 
-    count: int = 0
+    steps: int = 0
     idle: list[int] = field(default_factory=lambda: [0] * len(CAUSES))
     forward: int = 0
     host: int = 0
     blocked: int = 0
     exposed: int = 0
 
-    def add(self, idle: Sequence[int], forward: int, host: int, blocked: int, exposed: int) -> None:
-        self.count += 1
+    def add(
+        self, steps: int, idle: Sequence[int], forward: int, host: int, blocked: int, exposed: int
+    ) -> None:
+        self.steps += steps
         for k, value in enumerate(idle):
             self.idle[k] += value
         self.forward += forward
         self.host += host
         self.blocked += blocked
         self.exposed += exposed
+
+    def join(self, other: Sums) -> None:
+        self.add(other.steps, other.idle, other.forward, other.host, other.blocked, other.exposed)
 
 
 @dataclass(slots=True)
@@ -83,11 +88,18 @@ class RunBooks:
     first_arrival: int | None = None
     last_completion: int = 0
     context_sum: float = 0.0
-    #: over the iterations whose cycles count, and over every decode iteration
-    steady: Sums = field(default_factory=lambda: Sums())
-    decode: Sums = field(default_factory=lambda: Sums())
+    #: from the first full batch whose cycle counts to the last full one, prefills between them included; and over
+    #: the whole run
+    loaded: Sums = field(default_factory=lambda: Sums())
+    run: Sums = field(default_factory=lambda: Sums())
+    #: host time between the start of a prefill iteration and the start of the next iteration; prompt tokens
+    prefill_host: int = 0
+    prompt_tokens: int = 0
     _full_seen: int = 0
-    _previous_full: bool = False
+    #: iterations just launched: full decodes in a row, and whether the last one was a prefill
+    _streak: int = 0
+    _since_full: Sums = field(default_factory=lambda: Sums())
+    _after_prefill: bool = False
     _last_entered: int = 0
     _last_idle: list[int] = field(default_factory=lambda: [0] * len(CAUSES))
     _last_forward: int = 0
@@ -105,8 +117,12 @@ class RunBooks:
         blocked = machine.blocked - self._last_blocked
         full = not batch.prefill and batch.size == self.full
         first = self._last_entered == 0
+        if self._after_prefill:
+            self.prefill_host += interval
+        self._streak = self._streak + 1 if full else 0
         if batch.prefill:
             self.prefill_iterations += 1
+            self.prompt_tokens += batch.prompt_tokens
         else:
             self.decode_iterations += 1
             self.row_steps += batch.size
@@ -117,20 +133,23 @@ class RunBooks:
             self.lead.add(times.mark_started - times.mark_issued)
             if times.mark_issued < times.forward_before:
                 self.ahead += 1
-            steady = False
-            if full:
-                self._full_seen += 1
-                if self._previous_full and self._full_seen > DROPPED + 1:
-                    self.cycles.add(interval)
-                    self.context_sum += context
-                    steady = True
-            if not first:
-                idle = [value - last for value, last in zip(machine.idle, self._last_idle, strict=True)]
-                exposed = machine.exposed - self._last_exposed
-                self.decode.add(idle, advanced, interval, blocked, exposed)
-                if steady:
-                    self.steady.add(idle, advanced, interval, blocked, exposed)
-        self._previous_full = full
+        if full:
+            self._full_seen += 1
+            # The interval from the last launch to this one shows the forward before the last, which is still
+            # running when the device is the slower side: that one must be a full decode as well.
+            if self._streak > 2 and self._full_seen > DROPPED + 1:
+                self.cycles.add(interval)
+                self.context_sum += context
+        if not first:
+            idle = [value - last for value, last in zip(machine.idle, self._last_idle, strict=True)]
+            exposed = machine.exposed - self._last_exposed
+            for sums in (self.run, self._since_full):
+                sums.add(int(not batch.prefill), idle, advanced, interval, blocked, exposed)
+        if full:
+            if self._full_seen > DROPPED + 1:
+                self.loaded.join(self._since_full)
+            self._since_full = Sums()
+        self._after_prefill = batch.prefill
         self._last_entered = times.entered
         self._last_idle = machine.idle.copy()
         self._last_forward = forward_end
@@ -139,8 +158,8 @@ class RunBooks:
 
     @property
     def sums(self) -> Sums:
-        """The steady iterations where there are enough to report a cycle from, else every decode iteration."""
-        return self.steady if self.steady.count >= FEWEST else self.decode
+        """The loaded stretch where a cycle can be reported from it, else the whole run."""
+        return self.loaded if self.cycles.count >= FEWEST else self.run
 
     def arrived(self, request: Request, now: int) -> None:
         request.arrived_ns = now
