@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache, lru_cache
 from importlib import resources
 from pathlib import Path
 
@@ -12,12 +13,24 @@ from sim.errors import InputError, Problem
 
 def folder(kind: str) -> Path:
     """The folder of ``configs`` for a kind: devices, algorithms, scenarios, studies or cases."""
-    return Path(str(resources.files("configs"))) / kind
+    return _root() / kind
 
 
 def names(kind: str) -> list[str]:
     """Every bare name of this kind, sorted."""
-    return sorted(path.stem for path in folder(kind).glob("*.toml"))
+    place = folder(kind)
+    return list(_listed(place, place.stat().st_mtime_ns)) if place.is_dir() else []
+
+
+@cache
+def _root() -> Path:
+    return Path(str(resources.files("configs")))
+
+
+@lru_cache(maxsize=64)
+def _listed(place: Path, _changed: int) -> tuple[str, ...]:
+    # A study asks for the same folders in every cell; a folder that has changed is read again.
+    return tuple(sorted(path.stem for path in place.glob("*.toml")))
 
 
 def is_path(name: str) -> bool:
