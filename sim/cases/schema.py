@@ -1,0 +1,128 @@
+"""A published before/after pair: ``configs/cases/<id>.toml``, checked.
+
+What is published, what is known and not known of the set-up, whether the pair can decide anything, and the two
+scenarios that stand for it. Written, and committed, before the prediction is computed.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from sim.config import paths
+from sim.config.checked import Origin, validated
+from sim.config.declarations import parse_toml, read_bytes
+from sim.config.profile import Cost, Semantics
+from sim.program.step_program import Operation
+
+#: what a change may be of: quantities of a result (means), and the idle time of the forward stream a step
+Quantity = Literal["throughput_tok_s", "cycle_us", "tpot_ms", "itl_ms", "ttft_ms", "idle_us"]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Table):
+    """``confidence``: read in the thread; derived from figures read; inferred; or from the project's description."""
+
+    name: str
+    url: str
+    date: str
+    confidence: Literal["read", "derived", "inferred", "description"] = "read"
+
+
+class Setup(_Table):
+    hardware: str
+    model: str
+    load: str
+    known: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+class Published(_Table):
+    """``before`` and ``after`` in ``unit``, or only the change. ``low`` and ``high`` bound the change where the
+    source repeats the measurement; changes are in per cent of the quantity predicted."""
+
+    what: str
+    unit: str = ""
+    before: float | None = None
+    after: float | None = None
+    change_percent: float | None = None
+    low_percent: float | None = None
+    high_percent: float | None = None
+
+
+class Fit(_Table):
+    """The one free parameter: a scenario key, chosen so that ``quantity`` of *before* is ``target``."""
+
+    parameter: Literal["device_scale", "host_scale"]
+    quantity: Quantity
+    target: float = Field(gt=0)
+
+
+class Insertion(_Table):
+    """``operations`` before the decode operation named ``before``, ``times`` over."""
+
+    before: str
+    operations: tuple[Operation, ...] = Field(min_length=1)
+    times: int = Field(default=1, ge=1)
+
+
+class Side(_Table):
+    """What one side sets over the case's common scenario, and how its decode program or its profile differs from the
+    shipped one."""
+
+    scenario: dict[str, Any] = {}
+    insert: tuple[Insertion, ...] = ()
+    drop: tuple[str, ...] = ()
+    semantics: dict[Semantics, bool] = {}
+    costs: dict[str, Cost] = {}
+
+
+class Case(_Table):
+    title: str
+    source: Source
+    setup: Setup
+    published: Published
+    #: committed before the prediction is computed, with what makes it so or what is missing
+    decidable: bool
+    because: str
+    quantity: Quantity = "cycle_us"
+    fit: Fit | None = None
+    #: keys of both scenarios; none: the pair cannot be expressed
+    scenario: dict[str, Any] = {}
+    before: Side = Side()
+    after: Side = Side()
+
+    @model_validator(mode="after")
+    def decidable_cases_can_be_judged(self) -> Case:
+        if self.decidable and (not self.scenario or self.change_percent is None):
+            raise ValueError("a decidable case needs a scenario and a published change")
+        return self
+
+    @property
+    def change_percent(self) -> float | None:
+        """The published change of ``quantity`` in per cent."""
+        p = self.published
+        if p.change_percent is not None or p.before is None or p.after is None:
+            return p.change_percent
+        return (p.after / p.before - 1) * 100
+
+
+@lru_cache(maxsize=256)
+def _checked(content: bytes, name: str) -> Case:
+    return validated(Case, parse_toml(content, name), Origin(name))
+
+
+def load_case(name: str) -> Case:
+    """The case ``name`` (path or bare name). Raises InputError."""
+    path = paths.locate(name, "cases", "case")
+    return _checked(read_bytes(path), path.name)
+
+
+def load_cases() -> dict[str, Case]:
+    """Every shipped case by its id. Raises InputError."""
+    return {name: load_case(name) for name in paths.names("cases")}
