@@ -144,6 +144,14 @@ class CostBook:
         b, _ = self.evaluate(name, 1, 1, "the machine")
         return round(b * (self.scales.host if host else self.scales.device))
 
+    def wakes(self, primitives: Sequence[Primitive]) -> dict[int, int]:
+        """Index of each SYNC whose wake has a cost of its own in the profile → that cost, ns."""
+        return {
+            i: self.scalar(p.own_wake, host=True)
+            for i, p in enumerate(primitives)
+            if p.act is Act.SYNC and p.own_wake in self.profile.costs
+        }
+
     def draw(self, step: CostedStep, context: float, iteration: int) -> list[int]:
         """Durations of one iteration: n host entries, then n device entries."""
         if step.fixed is not None:

@@ -17,7 +17,7 @@ import simpy
 from sim.errors import WaitError
 from sim.machine.costs import CostBook, CostedStep
 from sim.program.events import never_recorded
-from sim.program.primitives import Act, Primitive
+from sim.program.primitives import WAKE, Act, Primitive
 from sim.program.step_program import Mark
 from sim.trace.record import CAUSES, HOST_LANE, Cause
 from sim.trace.recorder import Recorder
@@ -60,6 +60,8 @@ class CompiledStep:
     code: list[tuple[int, int, int, str, int, int]]
     primitives: Sequence[Primitive]
     costs: CostedStep
+    #: wakes with a cost of their own, ns by index
+    wakes: dict[int, int]
     #: what the watcher calls this list; None: nobody watches
     piece: Any = None
 
@@ -109,7 +111,7 @@ class Machine:
         self._tail_cause = [_LAUNCH_LAG] * len(STREAMS)
         self._events: dict[str, EventState] = {}
         self._host_cause = _OTHER
-        self._wake = costs.scalar("call.wake", host=True)
+        self._wake = costs.scalar(WAKE, host=True)
         self._hop = costs.scalar("hop.cross_stream", host=False)
         self._launch = costs.scalar("hop.launch", host=False)
 
@@ -138,7 +140,7 @@ class Machine:
             act = _TIMED_HOST if p.act is Act.HOST and i in timed else int(p.act)
             code.append((act, i, stream, p.event or "", cause, mark))
         costs = self.costs.compile(primitives, batch, padded, block_size, tokens)
-        return CompiledStep(code, primitives, costs, piece)
+        return CompiledStep(code, primitives, costs, self.costs.wakes(primitives), piece)
 
     # -- running -----------------------------------------------------------------------------------------
 
@@ -217,7 +219,8 @@ class Machine:
                 if event is None:
                     raise _unmet(step.primitives[i])
                 if event.time > now:
-                    yield self.env.timeout(event.time + self._wake - self.env.now)
+                    wake = step.wakes.get(i, self._wake)
+                    yield self.env.timeout(event.time + wake - self.env.now)
                     self.blocked += event.time - now
                     now = int(self.env.now)
                     self._host_cause = cause if cause != _INHERIT else event.cause

@@ -1,8 +1,9 @@
 """From cost names to the duration vector of a turn: central values in integer nanoseconds, no noise.
 
 Written against :mod:`sim.config.profile` alone, so that a wrong look-up in the SimPy model shows as a difference.
-The vector of a turn of n primitives holds n host durations, n device durations and three constants of the
-machine: the wake of a blocked host, the hop of an event between streams, the latency from launch to start.
+The vector of a turn of n primitives holds n host durations, n device durations, three constants of the machine (the
+wake of a blocked host, the hop of an event between streams, the latency from launch to start) and n wakes of
+synchronisations that have a cost of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
 from sim.maxplus.turn import Share, Turn
 
-#: names of the three constants, in their order at the end of the vector
+#: names of the three constants, in their order behind the durations
 WAKE, HOP, LAUNCH = "call.wake", "hop.cross_stream", "hop.launch"
 CONSTANTS = (WAKE, HOP, LAUNCH)
 
@@ -44,7 +45,12 @@ def shares_of(turn: Turn) -> list[Share | None]:
     """What each entry of the turn's duration vector is a share of; None: always zero."""
     # The machine itself knows neither batch nor context.
     constants = [Share(name, 1.0, name == WAKE, 1, 1, reading=0.0) for name in CONSTANTS]
-    return [*turn.host, *turn.device, *constants]
+    return [*turn.host, *turn.device, *constants, *turn.wakes]
+
+
+def hand_overs(turn: Turn) -> int:
+    """Where the part of a duration vector begins that says what passing from one lane to another takes."""
+    return 2 * len(turn.primitives)
 
 
 class Durations:

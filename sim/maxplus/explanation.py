@@ -55,8 +55,8 @@ def explain(resolved: Resolved, context: float | None = None) -> dict[str, Any]:
         "critical_side": state.critical.side,
         "gpu_step_us": forward / NS_PER_US,
         "host_loop_us": host / NS_PER_US,
-        "critical_cycle": _cycle(state.critical, durations),
-        "other_cycles": [_cycle(c, durations) for c in listed[1:]],
+        "critical_cycle": _cycle(state.critical, steady.graph, durations),
+        "other_cycles": [_cycle(c, steady.graph, durations) for c in listed[1:]],
         "nearly_critical_from": NEARLY,
         "idle_us_per_step": {
             str(c): sum(i.by_cause.get(c, 0) for i in idle) / turns / NS_PER_US for c in CAUSES
@@ -96,7 +96,7 @@ def _sums(graph: EventGraph, durations: Sequence[int]) -> tuple[int, int]:
     return forward, sum(durations[:n])
 
 
-def _cycle(cycle: Cycle, durations: Sequence[int]) -> dict[str, Any]:
+def _cycle(cycle: Cycle, graph: EventGraph, durations: Sequence[int]) -> dict[str, Any]:
     return {
         "mean_us": float(cycle.mean) / NS_PER_US,
         "turns": cycle.turns,
@@ -104,7 +104,7 @@ def _cycle(cycle: Cycle, durations: Sequence[int]) -> dict[str, Any]:
         "crossings": sorted(cycle.crossings),
         "host_us": cycle.host_ns / NS_PER_US,
         "device_us": cycle.device_ns / NS_PER_US,
-        "stretches": [s.to_json() for s in stretches(cycle, durations)],
+        "stretches": [s.to_json() for s in stretches(cycle, graph, durations)],
     }
 
 

@@ -107,7 +107,7 @@ class _Builder:
     def __init__(self, turn: Turn, before: EventGraph | None):
         self.graph = EventGraph(turn)
         self._n = len(turn.primitives)
-        self._wake, self._hop, self._latency = (2 * self._n + k for k in range(3))
+        self._wake, self._hop, self._latency, self._own_wakes = (2 * self._n + k for k in range(4))
         self._before: Mapping[Slot, int] = {} if before is None else before.outputs
         self._events: dict[str, int] = {}
         self._streams_of: dict[str, str] = {} if before is None else dict(before.streams)
@@ -170,8 +170,9 @@ class _Builder:
         p = self.graph.turn.primitives[i]
         name = p.event or ""
         event = Arc(self._event(name, f"{p.name} ({p.phase})"), Role.SYNC, (), name, p.cause)
+        wake = self._wake if self.graph.turn.wakes[i] is None else self._own_wakes + i
         self._host = self._node(
-            Node(p.name, HOST_LANE, i, (Arc(self._host, Role.ORDER, ()), event), "sync", (i, self._wake))
+            Node(p.name, HOST_LANE, i, (Arc(self._host, Role.ORDER, ()), event), "sync", (i, wake))
         )
         self.graph.syncs.append(self._host)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sim.maxplus.cycles import Cycle, Step
-from sim.maxplus.graph import EARLIER, Role
+from sim.maxplus.durations import hand_overs
+from sim.maxplus.graph import EARLIER, EventGraph, Role
 from sim.trace.record import FORWARD_LANE, HOST_LANE
 from sim.units import NS_PER_US
 
@@ -42,12 +43,12 @@ class Stretch:
         }
 
 
-def stretches(cycle: Cycle, durations: Sequence[int]) -> list[Stretch]:
+def stretches(cycle: Cycle, graph: EventGraph, durations: Sequence[int]) -> list[Stretch]:
     """The cycle from where it enters the forward stream (the host, where it does not), in order of time.
 
-    ``durations``: the vector the cycle was found for; its last three entries are what hand-overs cost.
+    ``durations``: the vector the cycle was found for in ``graph``.
     """
-    constants = len(durations) - 3
+    constants = hand_overs(graph.turn)
     steps = _from_the_start(cycle.steps)
     out: list[Stretch] = []
     on: tuple[str, ...] = ()

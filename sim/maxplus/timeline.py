@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sim.maxplus.attribution import Attribution
+from sim.maxplus.durations import hand_overs
 from sim.maxplus.graph import HOST, EventGraph
 from sim.maxplus.steady import SteadyState
 from sim.program.step_program import Phase
@@ -23,7 +24,7 @@ def timeline(state: SteadyState) -> dict[str, Any]:
     weighted, cycle = state.weighted, state.critical
     graph = weighted.graph
     slots, host, period = len(graph.slots), graph.slots.index(HOST), len(state.orbit)
-    constants = len(weighted.durations) - 3
+    constants = hand_overs(graph.turn)
     attribution = Attribution()
     # Whole periods before the cycle: what still runs on the device, and causes that turns hand on.
     first = 2 * period if period > 1 else 3

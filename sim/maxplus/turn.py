@@ -37,7 +37,8 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Primitives of one turn; ``host[i]`` and ``device[i]`` say what primitive i costs, None for nothing.
+    """Primitives of one turn; ``host[i]`` and ``device[i]`` say what primitive i costs, None for nothing;
+    ``wakes[i]`` the wake of a synchronisation that has a cost of its own.
 
     ``due`` tells whether the result processed in this turn was launched in the one before.
     """
@@ -45,6 +46,7 @@ class Turn:
     primitives: tuple[Primitive, ...]
     host: tuple[Share | None, ...]
     device: tuple[Share | None, ...]
+    wakes: tuple[Share | None, ...]
     due: bool
 
 
@@ -93,11 +95,15 @@ class FixedBatch:
         if k > 0 or not due:
             shares += self._piece(self._expand(processed).process, processed, late=True)
         primitives, host, device = zip(*shares, strict=True)
-        return Turn(primitives, host, device, due)
+        return Turn(primitives, host, device, tuple(map(self._own_wake, primitives)), due)
 
     @property
     def steady(self) -> Turn:
         return self.turn(3)
+
+    def _own_wake(self, p: Primitive) -> Share | None:
+        named = p.act is Act.SYNC and p.own_wake in self.resolved.profile.costs
+        return Share(p.own_wake, 1.0, True, 1, 1, reading=0.0) if named else None
 
     def _situation(self, k: int) -> Situation:
         return self._prefill if k <= 0 else self._first if k == 1 else self._steady

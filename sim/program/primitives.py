@@ -24,6 +24,10 @@ class Act(IntEnum):
     ENTER = 5  # no time: the host enters `run_batch` (cycles are measured between these)
 
 
+#: host cost of waking up after a blocking synchronisation; see :attr:`Primitive.own_wake`
+WAKE = "call.wake"
+
+
 @dataclass(frozen=True, slots=True)
 class Primitive:
     act: Act
@@ -43,3 +47,9 @@ class Primitive:
     marks: tuple[Mark, ...] = ()
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+
+    @property
+    def own_wake(self) -> str:
+        """Cost that a profile may have for waking up from this very SYNC, in place of :data:`WAKE`: with it, what
+        the host work that follows costs more than it does when the host was not asleep."""
+        return f"{WAKE}.{self.name}"

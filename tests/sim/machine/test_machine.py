@@ -126,6 +126,14 @@ def test_an_unmet_event_blocks_the_host_until_it_is_met_plus_the_wake() -> None:
     assert m.blocked == 101 * US
 
 
+def test_a_wake_with_a_cost_of_its_own_takes_that_one_in_place_of_the_common_one() -> None:
+    own = {"call.wake.sync": Cost(value=20, status="exact")}
+    m = run(machine(**own), launch("a", "long"), record("e"), sync("e"))
+    assert m.now == (3 + 100 + 20) * US
+    met = run(machine(**own), launch("a", "short"), record("e"), host(), sync("e"))
+    assert met.now == (2 + 10 + 2) * US
+
+
 def test_an_event_already_met_costs_the_host_only_its_call() -> None:
     m = run(machine(), launch("a", "short"), record("e"), host(), sync("e"))
     assert m.now == (2 + 10 + 2) * US

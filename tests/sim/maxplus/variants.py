@@ -76,6 +76,10 @@ def variant(keys: Variant) -> Resolved:
     return load_resolved("toy_dF", {**BASE, **dict(keys)})
 
 
+#: wakes that may cost something else than the others (:attr:`sim.program.primitives.Primitive.own_wake`)
+OWN_WAKES = ("call.wake.lengths.synchronize", "call.wake.fence.synchronize", "call.wake.result.synchronize")
+
+
 def names(resolved: Resolved) -> list[str]:
     return sorted(resolved.profile.costs)
 
@@ -106,6 +110,9 @@ def drawn(resolved: Resolved, seed: int) -> Resolved:
         costs[name] = Cost(
             value=ns, unit="ns", per_batch=float(random.integers(0, 9)), per_context=slope, status="exact"
         )
+    for name in OWN_WAKES:
+        if random.random() < 0.3:
+            costs[name] = Cost(value=int(random.integers(0, 10**5)), unit="ns", status="exact")
     semantics = {flag: True for flag in RUNTIME_FLAGS if random.random() < 0.1}
     resolved = with_costs(resolved, costs)
     return replace(resolved, profile=resolved.profile.model_copy(update={"semantics": semantics}))
