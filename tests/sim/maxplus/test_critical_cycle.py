@@ -135,7 +135,7 @@ def test_derivatives_by_name_predict_what_a_small_cut_gains() -> None:
             continue
         for name, slope in derivatives(state, graph.durations).items():
             cost = resolved.profile.costs[name]
-            if cost.value < 20 or name in ("call.wake", "call.synchronize"):  # they move what blocks
+            if cost.value < 20 or name.startswith(("call.wake", "call.synchronize")):  # they move what blocks
                 continue
             cut = {**resolved.profile.costs, name: cost.model_copy(update={"value": cost.value - 10})}
             _, after = steady(with_costs(resolved, cut))
