@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sim.study.spec import Study
+    from sim.study.spec import StudySpec
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MeasuredRow:
 @dataclass(frozen=True)
 class StudyData:
     name: str
-    study: Study
+    study: StudySpec
     study_sha256: str
     #: what rebuilds the report
     command: str

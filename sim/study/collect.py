@@ -11,7 +11,7 @@ from sim.config import paths
 from sim.errors import InputError, Problem
 from sim.report.data import MeasuredRow, Row, StudyData
 from sim.study.plan import Plan, values_of
-from sim.study.spec import Measured, Study, Variant
+from sim.study.spec import Measured, StudySpec, Variant
 from sim.study.store import Store
 
 
@@ -44,7 +44,7 @@ def collect(plan: Plan, store: Store, command: str) -> StudyData:
     )
 
 
-def read_measured(study: Study, path: Path) -> list[MeasuredRow]:
+def read_measured(study: StudySpec, path: Path) -> list[MeasuredRow]:
     """Measured cycles of the study's variants. Raises InputError if the file does not hold what the study says."""
     measured = study.measured
     assert measured is not None

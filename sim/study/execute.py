@@ -30,7 +30,7 @@ def compute(work: Work) -> dict[str, Any]:
     """The result of one piece of work, as it is stored. What it took in wall time is not part of it."""
     if isinstance(work, TracedCell):
         return trace(work)
-    result = simulate(work.resolved, new_boots=work.new_boots).to_json()
+    result = simulate(work.resolved, new_boots=work.new_boots, hazards=work.hazards).to_json()
     result.pop("wall_s")
     return result
 

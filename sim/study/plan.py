@@ -16,7 +16,7 @@ from sim.config import paths
 from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
-from sim.study.spec import Factor, Study, load_study
+from sim.study.spec import Factor, StudySpec, load_study
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Cell:
     at: Mapping[str, Any]
     resolved: Resolved
     new_boots: bool
+    hazards: bool
     key: str
 
 
@@ -46,17 +47,22 @@ class TracedCell:
 @dataclass(frozen=True)
 class Plan:
     name: str
-    study: Study
+    study: StudySpec
     path: Path
-    #: of the study file
+    #: of the study file, or of the tables given instead
     sha256: str
     cells: list[Cell]
     traced: list[TracedCell]
 
 
 def load_plan(name: str) -> Plan:
-    """The study ``name`` with all its cells. Raises InputError with every problem of every cell, each once."""
+    """The study file ``name`` with all its cells. Raises InputError with every problem of every cell, each once."""
     study, path = load_study(name)
+    return plan(study, path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+
+def plan(study: StudySpec, path: Path, sha256: str) -> Plan:
+    """All cells of a study whose relative paths start at the folder of ``path``. Raises InputError."""
     base = _base_scenario(study, path)
     cells: list[Cell] = []
     problems: dict[str, Problem] = {}
@@ -66,20 +72,20 @@ def load_plan(name: str) -> Plan:
         except InputError as error:
             problems |= {str(problem): problem for problem in _located(error, path.name, variant)}
             continue
-        key = _key(resolved, {"new_boots": study.new_boots})
-        cells.append(Cell(variant, at, resolved, study.new_boots, key))
+        how = {"new_boots": study.new_boots, "hazards": study.hazards}
+        cells.append(Cell(variant, at, resolved, **how, key=_key(resolved, how)))
     if problems:
         raise InputError(problems.values())
     traced = list(_traced(study, base, cells, path.name))
-    return Plan(path.stem, study, path, hashlib.sha256(path.read_bytes()).hexdigest(), cells, traced)
+    return Plan(path.stem, study, path, sha256, cells, traced)
 
 
-def _base_scenario(study: Study, path: Path) -> str:
+def _base_scenario(study: StudySpec, path: Path) -> str:
     """Paths inside a study are relative to its file."""
     return str(path.parent / study.scenario) if paths.is_path(study.scenario) else study.scenario
 
 
-def _resolve(study: Study, base: str, variant: str, at: Mapping[str, Any]) -> Resolved:
+def _resolve(study: StudySpec, base: str, variant: str, at: Mapping[str, Any]) -> Resolved:
     overrides = {**study.set, **study.variant(variant).set}
     for factor in study.factors:
         overrides |= dict.fromkeys(factor.keys, at[factor.name])
@@ -108,7 +114,7 @@ def values_of(factor: Factor) -> list[Any]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _design(study: Study) -> Iterator[tuple[str, dict[str, Any]]]:
+def _design(study: StudySpec) -> Iterator[tuple[str, dict[str, Any]]]:
     """Variant and factor values of every cell; variants outermost."""
     names = [factor.name for factor in study.factors]
     if study.design == "list":
@@ -122,7 +128,7 @@ def _design(study: Study) -> Iterator[tuple[str, dict[str, Any]]]:
             yield variant.name, dict(zip(names, point, strict=True))
 
 
-def _draws(study: Study, index: int) -> list[Any]:
+def _draws(study: StudySpec, index: int) -> list[Any]:
     """Independent draws of one factor; a stream of its own, so that one more factor moves no other."""
     assert study.samples is not None
     factor = study.factors[index]
@@ -139,7 +145,7 @@ def _draws(study: Study, index: int) -> list[Any]:
     return [float(f"{value:.6g}") for value in values]
 
 
-def _traced(study: Study, base: str, cells: list[Cell], file: str) -> Iterator[TracedCell]:
+def _traced(study: StudySpec, base: str, cells: list[Cell], file: str) -> Iterator[TracedCell]:
     timeline = study.timeline
     if timeline is None:
         return

@@ -6,6 +6,7 @@ shows is a list of sections by name, so that a study is a file and never code.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -130,7 +131,7 @@ class PublishedShape(_Table):
     home: str = "measured machine"
 
 
-class Study(_Table):
+class StudySpec(_Table):
     title: Text
     question: Text
     scenario: Text
@@ -146,6 +147,8 @@ class Study(_Table):
     design_seed: Annotated[int, Field(ge=0)] = 1
     #: also run every cell at the other host states of the profile, which `pi95` needs
     new_boots: bool = True
+    #: check every cell for unordered accesses to shared buffers
+    hazards: bool = True
     reference: Text | None = None
     pairs: tuple[Pair, ...] = ()
     timeline: Timeline | None = None
@@ -159,18 +162,23 @@ class Study(_Table):
         return next(v for v in self.variants if v.name == name)
 
 
-def load_study(name: str) -> tuple[Study, Path]:
+def load_study(name: str) -> tuple[StudySpec, Path]:
     """The study ``name`` (path or bare name) and its file. Raises InputError with every problem."""
     path = paths.locate(name, "studies", "study")
-    origin = Origin(path.name)
-    study = validated(Study, parse_toml(read_bytes(path), path.name), origin)
+    return check_study(parse_toml(read_bytes(path), path.name), path.name), path
+
+
+def check_study(data: Mapping[str, Any], name: str) -> StudySpec:
+    """A study given as tables. Raises InputError with every problem, located in ``name``."""
+    origin = Origin(name)
+    study = validated(StudySpec, data, origin)
     problems = _inconsistent(study, origin)
     if problems:
         raise InputError(problems)
-    return study, path
+    return study
 
 
-def _inconsistent(study: Study, origin: Origin) -> list[Problem]:
+def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
     problems = []
     names = [variant.name for variant in study.variants]
     factors = [factor.name for factor in study.factors]
@@ -216,7 +224,7 @@ def _inconsistent(study: Study, origin: Origin) -> list[Problem]:
 _SIDES = ("before", "after")
 
 
-def _named_factors(study: Study) -> list[tuple[str, str]]:
+def _named_factors(study: StudySpec) -> list[tuple[str, str]]:
     named = [(f"points[{i}]", key) for i, point in enumerate(study.points) for key in point]
     if study.timeline is not None:
         named += [("timeline.at", key) for key in study.timeline.at]

@@ -10,7 +10,7 @@ from pathlib import Path
 from sim.run import package_version
 
 #: the parts of the package whose code no result depends on
-_BESIDE_THE_MODEL = {"commands", "report", "study", "ingest", "maxplus"}
+_BESIDE_THE_MODEL = {"commands", "report", "study", "ingest", "maxplus", "api.py", "cli.py", "console.py"}
 
 
 @lru_cache(maxsize=1)
