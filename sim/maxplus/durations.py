@@ -65,9 +65,10 @@ class Durations:
         self.slope = np.zeros(len(self.shares))
         self.host = np.array([s is not None and s.host for s in self.shares])
         self._late = np.array([s is not None and s.late for s in self.shares])
-        self._reading = np.array([1.0 if s is None else s.reading for s in self.shares])
+        self._reading = np.ones(len(self.shares))
         for k, share in enumerate(self.shares):
             if share is not None:
+                self._reading[k] = reading(profile, share)
                 base, slope = _value(profile, share)
                 self.base[k], self.slope[k] = base * share.share, slope * share.share
 
@@ -89,6 +90,15 @@ class Durations:
     def named(self) -> Iterator[tuple[int, Share]]:
         """(index into the vector, what it is a share of) of every entry that costs something."""
         return ((k, share) for k, share in enumerate(self.shares) if share is not None)
+
+
+def reading(profile: DeviceProfile, share: Share) -> float:
+    """The part of a cost's context slope that counts: that of the rows that read, and the floor of the others."""
+    cost = profile.costs.get(share.name)
+    if cost is None or share.reading in (0.0, 1.0):
+        return share.reading
+    kept = _at(cost.context_floor, cost.batch, share.rows)
+    return share.reading + kept * (1 - share.reading)
 
 
 def _value(profile: DeviceProfile, share: Share) -> tuple[float, float]:

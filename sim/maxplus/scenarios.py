@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.config.profile import Cost
 from sim.config.resolve import Resolved
 from sim.config.scenario import ListedLengths, LogNormal
 from sim.errors import InputError, Problem
@@ -64,12 +65,9 @@ def screen_scenarios(scenarios: Sequence[Resolved], context: float | None = None
     Scenarios that differ in nothing but the scales of their costs share an event graph and are evaluated together.
     Raises InputError for an open loop, whose batch is not fixed.
     """
-    groups: dict[Hashable, list[int]] = {}
     contexts = [middle_context(r) if context is None else context for r in scenarios]
-    for i, resolved in enumerate(scenarios):
-        groups.setdefault((*_structure(resolved), contexts[i]), []).append(i)
     answers: dict[int, Answer] = {}
-    for members in groups.values():
+    for members in _alike(scenarios, contexts):
         batch = fixed_batch(scenarios[members[0]])
         steady = SteadyGraph(batch)
         at = contexts[members[0]]
@@ -113,13 +111,27 @@ def fixed_batch(resolved: Resolved) -> FixedBatch:
     return FixedBatch(resolved)
 
 
+def _alike(scenarios: Sequence[Resolved], contexts: Sequence[float]) -> list[list[int]]:
+    """Numbers of the scenarios by what they share: all that durations depend on but the scales."""
+    groups: dict[Hashable, list[tuple[dict[str, Cost], list[int]]]] = {}
+    for i, resolved in enumerate(scenarios):
+        same = groups.setdefault((*_structure(resolved), contexts[i]), [])
+        costs = resolved.profile.costs
+        # Nearly always one and the same table, or one whose entries are the same objects: quickly compared.
+        members = next((found for known, found in same if known == costs), None)
+        if members is None:
+            same.append((costs, [i]))
+        else:
+            members.append(i)
+    return [members for same in groups.values() for _, members in same]
+
+
 def _structure(resolved: Resolved) -> tuple[Hashable, ...]:
-    """Everything but the scales that the durations of a turn depend on."""
+    """Everything but costs and their scales that the durations of a turn depend on."""
     s = resolved.scenario
     return (
-        # Declarations are compared by identity: those of one file are one object.
+        # Programs are compared by identity: those of one file are one object.
         id(resolved.program),
-        id(resolved.profile),
         policies_of(resolved),
         s.serving.page_size,
         s.serving.graph_batches,

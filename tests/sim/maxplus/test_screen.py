@@ -7,6 +7,7 @@ import pytest
 from variants import drawn, legal, variant, with_costs
 
 from sim.config.loader import load_resolved
+from sim.config.profile import Cost
 from sim.errors import InputError
 from sim.maxplus.durations import Scales
 from sim.maxplus.recurrence import Weighted
@@ -68,6 +69,13 @@ def test_scenarios_of_many_structures_answer_in_their_order() -> None:
         assert answer.cycle_us == float(state.cycle_ns) / 1000
         assert answer.batch == resolved.scenario.workload.concurrency
         assert answer.to_json()["solver"] == "screen"
+
+
+def test_scenarios_that_differ_in_one_cost_are_kept_apart() -> None:
+    resolved = variant(())
+    slower = {**resolved.profile.costs, "graph.target": Cost(value=900, status="exact")}
+    fast, slow = screen_scenarios([resolved, with_costs(resolved, slower)], context=20.0)
+    assert slow.cycle_us == fast.cycle_us + 500
 
 
 def test_draws_of_a_cost_are_scenarios_with_that_cost() -> None:

@@ -108,7 +108,12 @@ def drawn(resolved: Resolved, seed: int) -> Resolved:
             ns *= 10
         slope = float(random.integers(0, 4)) if random.random() < 0.2 else 0.0
         costs[name] = Cost(
-            value=ns, unit="ns", per_batch=float(random.integers(0, 9)), per_context=slope, status="exact"
+            value=ns,
+            unit="ns",
+            per_batch=float(random.integers(0, 9)),
+            per_context=slope,
+            context_floor=float(random.integers(0, 5)) / 4,
+            status="exact",
         )
     for name in OWN_WAKES:
         if random.random() < 0.3:
