@@ -9,12 +9,14 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gpu_validation.starts import INTERRUPTED
 from sim.console import print_input_error
 from sim.errors import InputError
 from sim.files import write_atomically
@@ -32,6 +34,8 @@ def main() -> None:
         "--deadline", type=float, required=True, help="process clock at which to stop, epoch s"
     )
     given = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(INTERRUPTED))
     try:
         Start(given).run()
     except InputError as error:
@@ -46,6 +50,7 @@ class Start:
         from gpu_validation import settings
         from gpu_validation.device import open_backend
         from gpu_validation.device.guard import check_idle
+        from gpu_validation.observe.host_state import HostState
 
         # Inference only; a collector that runs when it likes would be a host section of its own.
         torch.set_grad_enabled(False)
@@ -54,6 +59,7 @@ class Start:
         self.load = settings.DEVICE if given.backend == "torch" else settings.STAND_IN
         self.backend = open_backend(given.backend)
         check_idle(self.backend)
+        self.host = HostState()
 
     def run(self) -> None:
         given = self.given
@@ -77,6 +83,7 @@ class Start:
         content = make()
         content["start"] = self.given.start
         content["seconds"] = round(time.time() - began, 2)
+        content["date"] = time.strftime("%Y-%m-%d", time.gmtime())
         write_atomically(path, json.dumps(content, allow_nan=False))
         self._say(f"{path.name}: {content['seconds']} s")
 
@@ -87,7 +94,8 @@ class Start:
         from gpu_validation.calibrate.primitives import primitives
         from gpu_validation.device.probe import describe
 
-        return {"samples": primitives(self.backend), "device": describe(self.backend)}
+        samples, state, _ = self.host.steadily(lambda: primitives(self.backend))
+        return {"samples": samples, "host_us": state, "device": describe(self.backend)}
 
     def _build(self, model: str) -> Any:
         from gpu_validation.device.guard import check_memory
@@ -109,7 +117,7 @@ class Start:
     def _calibrate(self, model: str) -> dict[str, Any]:
         from gpu_validation.calibrate.measure import measure_model
 
-        return measure_model(self._build(model), self.load, self._say)
+        return measure_model(self._build(model), self.load, self.host, self._say)
 
     def _validate(self, model: str) -> None:
         from gpu_validation.validate.measure import measure_block
@@ -123,7 +131,9 @@ class Start:
                 built = self._build(model)
             self._piece(
                 f"{model}-c{concurrency}",
-                partial(measure_block, built, concurrency, self.load, self.given.start, self._say),
+                partial(
+                    measure_block, built, concurrency, self.load, self.given.start, self.host, self._say
+                ),
             )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -18,6 +20,23 @@ app = typer.Typer(
 Backend = Annotated[
     Literal["torch", "cpu"],
     typer.Option(help="torch: the device torch sees; cpu: the ordered stand-in, for trying things out."),
+]
+Models = Annotated[
+    str | None, typer.Option(metavar="NAME,…", help="Models to run; default: all of this backend.")
+]
+Algorithm = Annotated[str, typer.Option(help="Algorithm of the worker.")]
+Starts = Annotated[int, typer.Option(min=1, max=20, help="Process starts, one after the other.")]
+Budget = Annotated[
+    float, typer.Option(min=1, metavar="SECONDS", help="No new piece of measurement begins after this.")
+]
+Raw = Annotated[Path, typer.Option(metavar="DIR", help="Raw measurements; finished pieces are not repeated.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Drop measurements that are already in --raw.")]
+NoDevice = Annotated[
+    bool, typer.Option("--measured", help="Measure nothing: use what is in --raw. Needs no device.")
+]
+Configs = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder with devices/ and algorithms/; default: the package's configs."),
 ]
 
 
@@ -43,3 +62,55 @@ def probe_command(backend: Backend = "torch") -> None:
 
     found = probe(open_backend(backend))
     print_table(["fact", "value", "how it was found"], [[f.name, f.value, f.how] for f in found])
+
+
+@app.command("calibrate")
+def calibrate_command(
+    backend: Backend = "torch",
+    models: Models = None,
+    algorithm: Algorithm = "dflash",
+    starts: Starts = 2,
+    budget: Budget = 220,
+    raw: Raw = Path("gpu_calibration"),
+    fresh: Fresh = False,
+    measured: NoDevice = False,
+    into: Configs = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the device in profiles; default: from the runtime's.")
+    ] = None,
+) -> None:
+    """Measure what single calls, host sections and device segments cost; write profiles and the step program."""
+    need_torch()
+    from gpu_validation.calibrate.profile_file import ENGINE, write_calibration
+    from gpu_validation.spec.declared import declared
+    from gpu_validation.starts import Asked, measure, models_of
+    from sim.config import paths
+
+    asked = Asked("calibrate", backend, algorithm, models_of(models, backend), starts)
+    program = declared(algorithm, asked.load.block, ENGINE)
+    target = into or paths.folder("devices").parent
+    _check_folder(target, "--into")
+    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    written = write_calibration(raw, program, name, target, {"command": _command()})
+    for path in written:
+        print(f"wrote {path}")
+    _say_missing(missing)
+
+
+def _check_folder(path: Path, option: str) -> None:
+    """Raises InputError unless files can be written below ``path``, which is made if needed."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(Problem(option, f'"{path}": {error.strerror}', "a folder to write to")) from None
+
+
+def _say_missing(missing: list[str]) -> None:
+    """Ends with status 1 where the budget left something out."""
+    if missing:
+        print(f"not measured for want of time: {', '.join(missing)}; the same command goes on from there")
+        raise typer.Exit(1)
+
+
+def _command() -> str:
+    return " ".join(["overlapsim", *sys.argv[1:]])

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from gpu_validation.device.backend import Backend
-from gpu_validation.runtime.host_work import hash_kib
 
 #: samples of each primitive, and those thrown away before
 SAMPLES, WARM_UP = 200, 40
@@ -62,7 +61,6 @@ def primitives(backend: Backend) -> dict[str, list[float]]:
     out["copy_d2h_pinned"] = host_call(lambda: backend.copy(pinned, large), sync)
     out["copy_h2d_pinned"] = host_call(lambda: backend.copy(large, pinned), sync)
     out["copy_h2d_pageable"] = host_call(lambda: backend.copy(large, pageable), sync)
-    out["hash_100_kib"] = host_call(lambda: hash_kib(100))
     for nodes in (1, 100, 400):
         graph = backend.capture(lambda n=nodes: _increments(x, n), a)  # type: ignore[misc]
         backend.set_stream(a)

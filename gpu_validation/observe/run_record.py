@@ -36,9 +36,11 @@ class RunRecord:
     output_tokens: int
     #: digest of all output tokens: equal between variants that must commit the same
     tokens_sha256: str
+    #: digest of the tokens committed when the first request finished: until then batches are alike in both loops
+    full_sha256: str
     passes: list[Pass] = field(default_factory=list)
-    #: device segments by name, microseconds, one entry a decode pass; empty unless timed
-    segments_us: dict[str, list[float]] = field(default_factory=dict)
+    #: device segments of each pass by name, microseconds; empty unless timed
+    segments_us: list[dict[str, float]] = field(default_factory=list)
 
     def steady(self) -> list[int]:
         """Indices of full-batch decode passes, the first :data:`LEFT_OUT` left out."""
@@ -71,34 +73,45 @@ class RunRecord:
         return RunRecord(**{**data, "passes": [Pass(**p) for p in data["passes"]]})
 
 
+@dataclass
+class _Turn:
+    """One turn of the loop; ``entered`` stays None where nothing was launched."""
+
+    entered: int | None = None
+    sections: dict[str, int] = field(default_factory=dict)
+
+
 def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
     """The record of a finished run."""
-    begin = log.laps[0][1]
-    passes: list[Pass] = []
-    launches = iter(server.launches)
-    sections: dict[str, int] = {}
-    previous = begin
-    entered = 0
-    finished = begin
-
-    def close() -> None:
-        if RUN_BATCH in sections:
-            launched = next(launches)
-            passes.append(
-                Pass(len(launched.requests), launched.prefill, launched.context, entered, dict(sections))
-            )
-        sections.clear()
-
+    begin = finished = previous = log.laps[0][1]
+    turns: list[_Turn] = []
+    last = ""
     for name, end in log.laps[1:]:
         if name == "receive":
-            close()
-        if name == RUN_BATCH:
-            entered = end - begin
+            turns.append(_Turn())
+        turn = turns[-1]
+        if name == RUN_BATCH:  # a mark; the moment since the section before belongs to that one
+            turn.entered = end - begin
+        else:
+            last = name
+        turn.sections[last] = turn.sections.get(last, 0) + end - previous
+        previous = end
         if name == "process":
             finished = end
-        sections[name] = sections.get(name, 0) + end - previous
-        previous = end
-    close()
+    launched = [turn for turn in turns if turn.entered is not None]
     tokens = [server.tokens[i] for i in sorted(server.tokens)]
-    digest = hashlib.sha256(repr(tokens).encode()).hexdigest()
-    return RunRecord(concurrency, finished - begin, sum(map(len, tokens)), digest, passes)
+    return RunRecord(
+        concurrency,
+        finished - begin,
+        sum(map(len, tokens)),
+        _digest(tokens),
+        _digest(server.tokens_at_first_finish),
+        [
+            Pass(len(launch.requests), launch.prefill, launch.context, turn.entered or 0, turn.sections)
+            for turn, launch in zip(launched, server.launches, strict=True)
+        ],
+    )
+
+
+def _digest(tokens: list[list[int]]) -> str:
+    return hashlib.sha256(repr(tokens).encode()).hexdigest()

@@ -2,30 +2,35 @@
 
 The stream is kept busy for a moment when each forward starts, so that all of it is queued before it runs: a segment
 then lasts from the end of the operation before it to its own end, launch gaps of the device included, launch delays
-of the host excluded. The cycle of such a run means nothing.
+of the host excluded. An event takes device time itself, so every other forward is timed as a whole, by its first and
+last event alone; the difference says how much an event takes. The cycle of such a run means nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from gpu_validation.device.backend import Backend, Stream
 from gpu_validation.observe.sections import Lap
 
+#: name of the segment of a forward that is timed as a whole
+WHOLE = "forward"
+
 
 class SegmentLog:
     """Wraps a lap: after a section named in ``names`` an event is recorded on the forward stream.
 
-    ``start`` is the section that ends when the forward stream has been entered. ``hold_us``: for how long the stream
-    is kept busy there; it must exceed the host's time to launch a forward.
+    ``names`` are in launch order. ``start`` is the section that ends when the forward stream has been entered.
+    ``hold_us``: for how long the stream is kept busy there; it must exceed the host's time to launch a forward.
     """
 
     def __init__(
-        self, backend: Backend, stream: Stream, lap: Lap, names: frozenset[str], start: str, hold_us: float
+        self, backend: Backend, stream: Stream, lap: Lap, names: Sequence[str], start: str, hold_us: float
     ):
         self._backend, self._stream, self._lap = backend, stream, lap
-        self._names, self._start, self._hold_us = names, start, hold_us
+        self._names, self._last, self._start, self._hold_us = frozenset(names), names[-1], start, hold_us
         self.steps: list[list[tuple[str, Any]]] = []
 
     def lap(self, name: str) -> None:
@@ -34,8 +39,13 @@ class SegmentLog:
             self._backend.occupy(self._hold_us)
             self.steps.append([])
             self._mark(name)
-        elif name in self._names and self.steps:
-            self._mark(name)
+        elif self.steps and name in self._names:
+            # The first forward is a prefill, of which there may be only one: always in parts.
+            whole = len(self.steps) % 2 == 0
+            if not whole:
+                self._mark(name)
+            elif name == self._last:
+                self._mark(WHOLE)
 
     def _mark(self, name: str) -> None:
         event = self._backend.event(timing=True)

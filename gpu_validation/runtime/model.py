@@ -30,8 +30,17 @@ class Layer:
     down: Tensor  # [hidden, mlp]
 
 
+#: inputs that contribute to one output of a synthetic matrix, at most
+_CONTRIBUTING = 128
+
+
 class Weights:
-    """Normal deviates scaled so that activations keep their size; drawn on the device from a seed."""
+    """Random signs scaled so that activations keep their size, and zeros; drawn on the device from a seed.
+
+    Each output is a signed sum of about :data:`_CONTRIBUTING` inputs. Kernels are dense and take the same time as with
+    any other values, but dense random bits make a large model draw the device's power limit, where its clock wanders by
+    several per cent within seconds, alike for every policy; these do not.
+    """
 
     def __init__(self, shape: ModelShape, device: torch.device, seed: int):
         self._generator = torch.Generator(device)
@@ -39,8 +48,12 @@ class Weights:
         self.shape, self.device = shape, device
 
     def matrix(self, rows: int, columns: int, gain: float = 1.0) -> Tensor:
-        w = torch.empty(rows, columns, dtype=self.shape.dtype, device=self.device)
-        return w.normal_(0.0, gain * columns**-0.5, generator=self._generator)
+        one_in = max(1, columns // _CONTRIBUTING)
+        drawn = torch.randint(
+            0, 2 * one_in, (rows, columns), dtype=torch.int16, device=self.device, generator=self._generator
+        )
+        size = gain * (columns / one_in) ** -0.5
+        return ((drawn == 0).to(self.shape.dtype) - (drawn == 1).to(self.shape.dtype)).mul_(size)
 
     def ones(self, n: int) -> Tensor:
         return torch.ones(n, dtype=self.shape.dtype, device=self.device)
@@ -252,9 +265,9 @@ def rope_table(shape: ModelShape, positions: int, device: torch.device) -> Tenso
 def splits_for(rows: int, kv_heads: int) -> int:
     """Pieces each row's keys are cut into, so that a small batch still fills the device.
 
-    A power of two; about two hundred programs are aimed at, and 16 pieces are the most.
+    A power of two; several hundred programs are aimed at, and 16 pieces are the most.
     """
     splits = 1
-    while splits < 16 and rows * kv_heads * splits < 128:
+    while splits < 16 and rows * kv_heads * splits < 512:
         splits *= 2
     return splits

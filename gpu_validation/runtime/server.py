@@ -21,7 +21,7 @@ from gpu_validation.host_lengths import HostLengthsPolicy
 from gpu_validation.observe.sections import RUN_BATCH, Lap
 from gpu_validation.relay import RelayPolicy
 from gpu_validation.runtime.future_map import FutureMap
-from gpu_validation.runtime.host_work import NO_WORK, HostWork, hash_kib
+from gpu_validation.runtime.host_work import NO_WORK, HostWork, hold
 from gpu_validation.runtime.pool import RequestPool, SlotAllocator
 from gpu_validation.runtime.scratch import Group, ScratchRing
 from gpu_validation.runtime.step import Step
@@ -44,7 +44,8 @@ class RunOptions:
     ``forced``: take acceptance from the workload's table (keyed by request and token position) instead of
     the drafts.
     ``prefill_tokens``: prompt tokens one prefill takes. ``debug``: poison what was read. ``poll``: look at the
-    result until it is there instead of blocking, so that no section follows a wake (calibration only).
+    result until it is there instead of blocking, so that no section follows a wake; ``roomy``: run in the next larger
+    graph than needed, with as many more empty rows (both for calibration only).
     """
 
     concurrency: int
@@ -53,6 +54,7 @@ class RunOptions:
     work: HostWork = NO_WORK
     debug: bool = False
     poll: bool = False
+    roomy: bool = False
 
 
 @dataclass(slots=True)
@@ -117,13 +119,17 @@ class Server:
         self._publishes = capabilities.length_source is LengthSource.PUBLISHED
         self._copy_done = [self.backend.event(), self.backend.event()]
         self._results: list[NDArray[np.int32]] = [t.numpy() for t in self.future.results_on_host]
-        self._padded = [next(g for g in setting.graph_batches if g >= n) for n in range(1, setting.batch + 1)]
+        graphs = setting.graph_batches
+        fitting = [next(i for i, g in enumerate(graphs) if g >= n) for n in range(1, setting.batch + 1)]
+        self._padded = [graphs[min(i + options.roomy, len(graphs) - 1)] for i in fitting]
         #: tokens each pool row has committed as far as the host has seen, prompt excluded, not cut at the end
         self._known = [0] * self.pool.rows
         self._number = 0
         self._inbox: deque[Request] = deque()
         self._next_request = 0
         self.tokens: dict[int, list[int]] = {}
+        #: output tokens of the requests sent so far, when the first of them was complete
+        self.tokens_at_first_finish: list[list[int]] = []
         self.launches: list[Launched] = []
         worker.bind(lap, self)
         # Buffers are zeroed on one stream and used on all.
@@ -150,7 +156,7 @@ class Server:
         inbox = self._inbox
         while inbox:
             self.scheduler.submit(inbox.popleft())
-        hash_kib(self.options.work.receive_kib)
+        hold(self.options.work.receive_us)
         self.lap("receive")
 
     def schedule(self) -> Batch | None:
@@ -191,9 +197,11 @@ class Server:
         batch.committed = [row[-1] for row in table]
         self.launches[step.number].context = context / step.rows
         _, finished = self.scheduler.process(batch)
+        if finished and not self.tokens_at_first_finish:
+            self.tokens_at_first_finish = [self.tokens[i].copy() for i in sorted(self.tokens)]
         for request in finished:
             self._finish(request)
-        hash_kib(work.process_kib + work.per_row_kib * step.rows)
+        hold(work.process_us + work.per_row_us * step.rows)
         self.lap("process")
 
     def _finish(self, request: Request) -> None:
@@ -210,7 +218,7 @@ class Server:
         self.lengths.resolve(step)
         if self.options.debug and self._publishes and self.policies.overlap and self.relay.gathers(step):
             self.future.poison_lengths(step.pool_rows, step.rows, self.streams.schedule)
-        hash_kib(self.options.work.enter_kib)
+        hold(self.options.work.enter_us)
         self.lap("enter.isolate")
         self._enter_forward()
         self.relay.enter(step)

@@ -19,7 +19,7 @@ def step_program(worker: Worker, engine: str) -> StepProgram:
     return StepProgram(
         algorithm=worker.name,
         engine=engine,
-        description=f"the suite's own loop with {worker.setting.shape.name} shapes",
+        description="the suite's own loop",
         status="measured",
         source="gpu_validation/spec/program.py, beside the loops; costs by `overlapsim gpu calibrate`",
         capabilities=worker.capabilities,

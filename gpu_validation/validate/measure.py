@@ -1,8 +1,9 @@
 """What one process start measures for validation: every configuration of one model at one concurrency.
 
 Configurations are visited forwards, then backwards (A B C … C B A), so that a drift of the machine falls on all of
-them alike; odd starts begin at the other end. Runs of one configuration commit the same tokens at the same iteration
-as all others, which is checked here, so iterations pair by index.
+them alike; odd starts begin at the other end. Runs of one configuration commit as many tokens at the same iteration as
+all others, so iterations pair by index; overlapped runs commit the very same tokens, the synchronous one until the
+first request finishes (it runs no zombie, so its batches shrink one step earlier and round differently).
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gpu_validation import settings
+from gpu_validation.calibrate.measure import measured
 from gpu_validation.configurations import CONFIGURATIONS, policies_of
+from gpu_validation.observe.host_state import HostState
 from gpu_validation.observe.run_record import RunRecord
+from gpu_validation.observe.segments import WHOLE
 from gpu_validation.runtime.build import Built, run_once
 from gpu_validation.runtime.server import RunOptions
 
@@ -23,28 +27,34 @@ SECOND_VISIT_S = 12.0
 
 
 def measure_block(
-    built: Built, concurrency: int, load: settings.Load, start: int, say: Say
+    built: Built, concurrency: int, load: settings.Load, start: int, host: HostState, say: Say
 ) -> dict[str, Any]:
-    """Cycles, contexts and throughput of every configuration; each visit is one entry."""
+    """Cycles, contexts and throughput of every configuration, each visit one entry; and the forward's own time."""
     names = list(CONFIGURATIONS)
     if start % 2:
         names.reverse()
+
+    def visit(name: str) -> dict[str, Any]:
+        entry, state, repeated = host.steadily(lambda: _visit(built, name, concurrency, load))
+        return {**entry, "host_us": state, "repeated": repeated}
+
     # One run nobody keeps: clocks, caches and lazily loaded code settle.
     _visit(built, names[0], concurrency, load)
-    visits: list[dict[str, Any]] = []
-    took = 0.0
-    for name in names:
-        visits.append(_visit(built, name, concurrency, load))
-        took += visits[-1]["duration_ns"] / 1e9
-    if took < SECOND_VISIT_S:
-        visits += [_visit(built, name, concurrency, load) for name in reversed(names)]
-    digests = sorted({v["tokens_sha256"] for v in visits})
-    say(f"{built.setting.shape.name} at {concurrency}: {len(visits)} runs, {len(digests)} token digests")
+    visits = [visit(name) for name in names]
+    if sum(v["duration_ns"] for v in visits) < SECOND_VISIT_S * 1e9:
+        visits += [visit(name) for name in reversed(names)]
+    spans = _spans(measured(built, concurrency, "segments", load))
+    digests = len({v["tokens_sha256"] for v in visits}), len({v["full_sha256"] for v in visits})
+    say(
+        f"{built.setting.shape.name} at {concurrency}: {len(visits)} runs, token digests {digests[0]}, before the "
+        f"first finish {digests[1]}; host best {host.best_us:.0f} us, repeated {sum(v['repeated'] for v in visits)}"
+    )
     return {
         "model": built.setting.shape.name,
         "algorithm": built.worker.name,
         "concurrency": concurrency,
         "visits": visits,
+        "spans": spans,
     }
 
 
@@ -62,7 +72,17 @@ def _visit(built: Built, name: str, concurrency: int, load: settings.Load) -> di
         "duration_ns": record.duration_ns,
         "output_tokens": record.output_tokens,
         "tokens_sha256": record.tokens_sha256,
+        "full_sha256": record.full_sha256,
         "sections_ns": _means(record),
+    }
+
+
+def _spans(record: RunRecord) -> dict[str, list[float]]:
+    """Device time of whole forwards that were queued before they ran, at their contexts: full decode batches."""
+    timed = [i for i in record.steady() if WHOLE in record.segments_us[i]]
+    return {
+        "forward_us": [record.segments_us[i][WHOLE] for i in timed],
+        "contexts": [round(record.passes[i].context, 2) for i in timed],
     }
 
 

@@ -1,0 +1,196 @@
+"""Device costs from timed segments: a value and a slope over the context at each calibrated batch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import fmean, median, pstdev
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from gpu_validation.calibrate.host_costs import undisturbed
+from gpu_validation.calibrate.measure import HOLD_US, TIMED
+from gpu_validation.observe.run_record import RunRecord
+from gpu_validation.observe.segments import WHOLE
+from sim.config.profile import Cost
+from sim.program.step_program import Kind, StepProgram
+from sim.units import NS_PER_US
+
+#: share of the mean below which a slope over the whole range of contexts is noise
+NEGLIGIBLE = 0.001
+
+
+class Fitted(NamedTuple):
+    """One operation at one batch: µs at context 0, µs a context token, relative scatter about the line."""
+
+    value: float
+    per_context: float
+    sd: float
+
+
+def event_us(records: Iterable[RunRecord]) -> float:
+    """Device time of one timing event: parts timed by n events against wholes timed by one, at equal contexts."""
+    found = []
+    for record in records:
+        wholes = [(record.passes[i].context, record.segments_us[i]) for i in record.steady()]
+        x = [context for context, segments in wholes if WHOLE in segments]
+        y = [segments[WHOLE] for _, segments in wholes if WHOLE in segments]
+        if len(x) < 3:
+            continue
+        slope, value = np.polyfit(x, y, 1)
+        found += [
+            (sum(segments.values()) - value - slope * context) / (len(segments) - 1)
+            for context, segments in wholes
+            if WHOLE not in segments
+        ]
+    return max(0.0, median(found)) if found else 0.0
+
+
+#: (context, µs) of an operation by batch
+Points = dict[int, list[tuple[float, float]]]
+
+
+def forward_costs(
+    program: StepProgram,
+    full: dict[int, list[RunRecord]],
+    roomy: dict[int, list[RunRecord]],
+    event: float,
+    source: str,
+) -> dict[str, Cost]:
+    """Costs of the forward stream's operations by batch, a timing event each taken off.
+
+    ``full``: runs in mode "segments". Graphs read the context, so theirs is a line; the others are constants.
+    ``roomy``: runs of the batch before in the same graph; they say how much of the slope stays when rows are empty.
+    """
+    graphs = {op.cost for op in program.operations if op.kind is Kind.GRAPH}
+    parts, sparse = _parts(full, event), _parts(roomy, event)
+    out = {}
+    for name, points in sorted(parts.items()):
+        fitted = {batch: _fitted(found, name in graphs) for batch, found in points.items()}
+        floors = {}
+        if name in graphs:
+            floors = {b: _floor(fitted[b], found, b) for b, found in _by_graph(sparse[name], full).items()}
+        out[name] = _table(fitted, points, floors, source)
+    return out
+
+
+def _parts(by_batch: dict[int, list[RunRecord]], event: float) -> dict[str, Points]:
+    parts: dict[str, Points] = defaultdict(lambda: defaultdict(list))
+    for batch, records in by_batch.items():
+        for record in records:
+            for i in record.steady():
+                segments = record.segments_us[i]
+                if WHOLE not in segments:
+                    for name, us in segments.items():
+                        parts[name][batch].append((record.passes[i].context, us - event))
+    return parts
+
+
+def _by_graph(sparse: Points, batches: Iterable[int]) -> dict[int, tuple[int, list[tuple[float, float]]]]:
+    """Batch of the graph → (rows that were filled, points)."""
+    larger = dict(pairwise(sorted(batches)))
+    return {larger[rows]: (rows, points) for rows, points in sparse.items()}
+
+
+def _floor(full: Fitted, sparse: tuple[int, list[tuple[float, float]]], graph: int) -> float:
+    """Share of the context slope that a graph keeps whatever its filled rows, so that with a share f of them it has
+    ``floor + (1 − floor)·f`` of it."""
+    rows, points = sparse
+    if full.per_context <= 0:
+        return 0.0
+    kept = median((us - full.value) / (full.per_context * context) for context, us in points)
+    filled = rows / graph
+    return min(1.0, max(0.0, (kept - filled) / (1 - filled)))
+
+
+def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitted:
+    contexts, us = (np.array(column) for column in zip(*points, strict=True))
+    kept = us <= max(undisturbed(us.tolist()))
+    contexts, us = contexts[kept], us[kept]
+    slope, value = np.polyfit(contexts, us, 1) if reads_context and len(us) > 2 else (0.0, us.mean())
+    if abs(slope) * np.ptp(contexts) < NEGLIGIBLE * us.mean():
+        slope, value = 0.0, us.mean()
+    scatter = float(np.std(us - value - slope * contexts) / us.mean())
+    return Fitted(float(value), float(slope), scatter)
+
+
+def _table(fitted: dict[int, Fitted], found: Points, floors: dict[int, float], source: str) -> Cost:
+    batches = sorted(fitted)
+    contexts = [context for points in found.values() for context, _ in points]
+    return Cost(
+        value=tuple(round(max(fitted[b].value, 0.0), 3) for b in batches),
+        batch=tuple(batches),
+        per_context=tuple(round(fitted[b].per_context, 6) for b in batches),
+        context_floor=tuple(round(floors.get(b, 0.0), 3) for b in batches) if floors else 0.0,
+        within_sd=round(median(fitted[b].sd for b in batches), 4),
+        valid_range={
+            "batch": (batches[0], batches[-1]),
+            "context": (round(min(contexts)), round(max(contexts))),
+        },
+        status="measured",
+        source=source,
+    )
+
+
+def side_costs(by_batch: dict[int, list[dict[str, list[float]]]], source: str) -> dict[str, Cost]:
+    """Costs of the operations beside the forward stream, from what was timed alone: differences of medians."""
+    found: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for batch, timed in by_batch.items():
+        for alone in timed:
+            for pieces, us in alone.items():
+                before, _, name = pieces.rpartition("+")
+                if pieces != "nothing":
+                    found[name][batch].append(median(us) - median(alone[before or "nothing"]))
+    # The same copy and the same kernel write a new request's row.
+    found["prefill.copy"], found["prefill.assign"] = found["prepare.copy"], found["prepare.assign"]
+    out = {}
+    for name, values in sorted(found.items()):
+        batches = sorted(values)
+        out[name] = Cost(
+            value=tuple(round(max(0.0, median(values[b])), 3) for b in batches),
+            batch=tuple(batches),
+            valid_range={"batch": (batches[0], batches[-1])},
+            status="measured",
+            source=source,
+        )
+    return out
+
+
+def prefill_costs(
+    by_batch: dict[int, list[tuple[str, RunRecord]]], names: Sequence[str], source: str
+) -> dict[str, Cost]:
+    """Costs of a prefill: host sections ``names`` of the runs without timing events, and what is left for the device
+    once it is launched.
+
+    A prefill is launched operation by operation while the device already works, so its device cost is the rest after
+    the launch: the stream was held for a known time, then busy for as long as the segment says.
+    """
+    host: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    rest: dict[int, list[float]] = defaultdict(list)
+    for batch, runs in by_batch.items():
+        for mode, record in runs:
+            first = record.passes[0]
+            for name in names if mode not in TIMED else ():
+                host[f"host.{name}"][batch].append(first.sections[name] / NS_PER_US)
+            if mode == "segments":
+                launched = first.sections["prefill"] / NS_PER_US
+                rest[batch].append(max(0.0, HOLD_US + record.segments_us[0]["prefill"] - launched))
+    out = {}
+    for name, values in [*host.items(), ("prefill", rest)]:
+        batches = sorted(values)
+        out[name] = Cost(
+            value=tuple(round(median(values[b]), 2) for b in batches),
+            batch=tuple(batches),
+            within_sd=0.0,
+            boot_sd=round(median(_spread(values[b]) for b in batches), 4),
+            valid_range={"batch": (batches[0], batches[-1])},
+            status="measured",
+            source=source,
+        )
+    return out
+
+
+def _spread(values: Sequence[float]) -> float:
+    return pstdev(values) / fmean(values) if fmean(values) else 0.0
