@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import Any
 
 from sim.config import paths
 from sim.config.checked import Model, Origin, did_you_mean, listed, shown, validated
+from sim.config.consistent import problems as inconsistencies
+from sim.config.extend import extended
 from sim.config.profile import DeviceProfile
 from sim.errors import InputError, Problem
 from sim.program.step_program import StepProgram
@@ -72,11 +75,46 @@ def load_program(algorithm: str, engine: str, where: str = "algorithm") -> StepP
     Raises InputError naming the engines that have the algorithm, or the algorithms the engine has.
     """
     if paths.is_path(algorithm) or algorithm in paths.names("algorithms"):
-        return _load(StepProgram, paths.locate(algorithm, "algorithms", where))[0]
+        return _program(paths.locate(algorithm, "algorithms", where))
     known = paths.names("algorithms")
     if f"{algorithm}@{engine}" in known:
-        return _load(StepProgram, paths.locate(f"{algorithm}@{engine}", "algorithms", where))[0]
+        return _program(paths.locate(f"{algorithm}@{engine}", "algorithms", where))
     raise InputError(_no_such_program(algorithm, engine, known, where))
+
+
+def _program(path: Path) -> StepProgram:
+    """A step program with its bases filled in and checked as a whole."""
+    content = read_bytes(path)
+    if b"extends" not in content:
+        return _plain_program(content, path.name)
+
+    def read(name: str) -> dict[str, Any]:
+        # Beside the program, or shipped.
+        beside = path.with_name(f"{name}.toml")
+        file = beside if beside.is_file() else paths.locate(name, "algorithms", f"{path.name}: extends")
+        return parse_toml(read_bytes(file), file.name)
+
+    data = extended(parse_toml(content, path.name), path.name, read)
+    return _extended_program(json.dumps(data, sort_keys=True, default=str), path.name)
+
+
+# Kept by content: a study asks for the same few files in every cell, and checking them dominates loading.
+@lru_cache(maxsize=64)
+def _plain_program(content: bytes, name: str) -> StepProgram:
+    return _consistent(parse_toml(content, name), name)
+
+
+@lru_cache(maxsize=64)
+def _extended_program(data: str, name: str) -> StepProgram:
+    return _consistent(json.loads(data), name)
+
+
+def _consistent(data: dict[str, Any], name: str) -> StepProgram:
+    program = validated(StepProgram, data, Origin(name))
+    found = inconsistencies(program, name)
+    if found:
+        raise InputError(found)
+    return program
 
 
 def check_algorithm(algorithm: str, where: str) -> None:

@@ -13,6 +13,7 @@ factor of :class:`HostState` instead.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -39,6 +40,9 @@ class Cost(BaseModel):
     per_batch: float = 0.0
     per_token: float = 0.0
     per_context: float | tuple[float, ...] = 0.0
+    #: share of the context slope that a graph keeps whatever the rows it is filled with: rows side by side take as
+    #: long as one of them
+    context_floor: float | tuple[float, ...] = 0.0
     #: relative standard deviations
     within_sd: float = Field(default=0.0, ge=0)
     boot_sd: float = Field(default=0.0, ge=0)
@@ -49,7 +53,7 @@ class Cost(BaseModel):
 
     @model_validator(mode="after")
     def lists_match_batches(self) -> Cost:
-        for name in ("value", "per_context"):
+        for name in ("value", "per_context", "context_floor"):
             given = getattr(self, name)
             if isinstance(given, tuple) and (self.batch is None or len(given) != len(self.batch)):
                 raise ValueError(
@@ -59,9 +63,42 @@ class Cost(BaseModel):
             raise ValueError("batch must be ascending without repeats")
         return self
 
+    def reading(self, rows: int, filled: int) -> float:
+        """Share of the context slope that counts in a graph of ``rows`` rows, ``filled`` of which are."""
+        floor = at_batch(self.context_floor, self.batch, rows)
+        return floor + (1 - floor) * filled / rows
+
+    def scaled(self, factor: float) -> Cost:
+        """The same cost, ``factor`` times as long."""
+
+        def times(x: float | tuple[float, ...]) -> float | tuple[float, ...]:
+            return tuple(v * factor for v in x) if isinstance(x, tuple) else x * factor
+
+        return self.model_copy(
+            update={
+                "value": times(self.value),
+                "per_batch": self.per_batch * factor,
+                "per_token": self.per_token * factor,
+                "per_context": times(self.per_context),
+            }
+        )
+
     @property
     def ns_per_unit(self) -> int:
         return NS_PER_UNIT[self.unit]
+
+
+def at_batch(given: float | tuple[float, ...], batches: tuple[int, ...] | None, batch: float) -> float:
+    """A scalar, or the piecewise linear value at ``batch``, extended with the slope of the last two entries."""
+    if not isinstance(given, tuple):
+        return given
+    assert batches is not None
+    if len(given) == 1:
+        return given[0]
+    i = min(max(bisect_left(batches, batch), 1), len(batches) - 1)
+    b0, b1 = batches[i - 1], batches[i]
+    v0, v1 = given[i - 1], given[i]
+    return v0 + (v1 - v0) * (batch - b0) / (b1 - b0)
 
 
 class HostState(BaseModel):
@@ -91,8 +128,10 @@ class DeviceProfile(BaseModel):
     semantics: dict[Semantics, bool] = {}
     #: profile this one starts from: costs it does not state are that one's, scaled, with status "assumed"
     base: str | None = None
+    #: of host costs, and of the model's graphs and prefills; what else the device does (hops, small kernels and
+    #: copies between them) is bound by latency and taken over as it is
     base_host_scale: float = Field(default=1.0, gt=0)
-    base_device_scale: float = Field(default=1.0, gt=0)
+    base_model_scale: float = Field(default=1.0, gt=0)
     #: why the two scales are what they are
     base_source: str = ""
     #: engine whose programs a scenario means when it names none
@@ -114,23 +153,20 @@ class DeviceProfile(BaseModel):
         return self.model_copy(update=stated)
 
     def _taken_over(self, name: str, cost: Cost, base: str) -> Cost:
-        factor = self.base_host_scale if is_host_cost(name) else self.base_device_scale
-
-        def scaled(x: float | tuple[float, ...]) -> float | tuple[float, ...]:
-            return tuple(v * factor for v in x) if isinstance(x, tuple) else x * factor
-
-        return cost.model_copy(
-            update={
-                "value": scaled(cost.value),
-                "per_batch": cost.per_batch * factor,
-                "per_token": cost.per_token * factor,
-                "per_context": scaled(cost.per_context),
-                "status": "assumed",
-                "source": f"{base} times {factor:g}: {self.base_source or 'nothing published'}",
-            }
-        )
+        factor = 1.0
+        if is_host_cost(name):
+            factor = self.base_host_scale
+        elif is_model_cost(name):
+            factor = self.base_model_scale
+        source = f"{base} times {factor:g}: {self.base_source or 'nothing published'}"
+        return cost.scaled(factor).model_copy(update={"status": "assumed", "source": source})
 
 
 def is_host_cost(name: str) -> bool:
     """Whether a cost is time of the host thread."""
     return name.startswith(("host.", "call."))
+
+
+def is_model_cost(name: str) -> bool:
+    """Whether a cost is the model's own work on the device: its graphs and its prefills."""
+    return name.startswith(("graph.", "prefill."))

@@ -20,6 +20,7 @@ from sim.capabilities import (
 )
 from sim.config.checked import Attempts, Origin, shown
 from sim.config.declarations import check_algorithm, load_profile_with_hash, load_program
+from sim.config.expressions import with_expressions
 from sim.config.profile import DeviceProfile
 from sim.config.scenario import MatchExpected, PerPosition, Recorded, Scenario, TruncatedGeometric
 from sim.errors import InputError, Problem
@@ -101,7 +102,10 @@ class _Filling:
         self.reasons["serving.min_free_slots"] = reason
         update = {**self.values, "serving": serving, "acceptance": acceptance}
         filled = self.scenario.model_copy(update=update)
-        return Resolved(filled, self.profile, sha256, self.program, self.reasons, self.notes)
+        largest = max(*serving.graph_batches, serving.max_running_requests)
+        where = f"{self.program.algorithm}@{self.program.engine}"
+        profile = with_expressions(self.profile, self.program, self.values["block_size"], largest, where)
+        return Resolved(filled, profile, sha256, self.program, self.reasons, self.notes)
 
     def _fill(self, key: str, default: Any, reason: str) -> None:
         given = getattr(self.scenario, key)

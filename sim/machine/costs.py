@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sim.config.profile import Cost, DeviceProfile
+from sim.config.profile import Cost, DeviceProfile, at_batch
 from sim.errors import InputError, Problem
 from sim.program.primitives import Act, Primitive
 from sim.program.step_program import Kind
@@ -43,20 +43,6 @@ class CostedStep:
     fixed: list[int] | None = None
     block: int = -1
     factors: NDArray[np.float64] | None = None
-
-
-def at_batch(given: float | tuple[float, ...], batches: tuple[int, ...] | None, batch: int) -> float:
-    """A scalar, or the piecewise linear value at ``batch``, extended with the slope of the last two entries."""
-    if not isinstance(given, tuple):
-        return given
-    assert batches is not None
-    if len(given) == 1:
-        return given[0]
-    i = int(np.searchsorted(batches, batch))
-    i = min(max(i, 1), len(batches) - 1)
-    b0, b1 = batches[i - 1], batches[i]
-    v0, v1 = given[i - 1], given[i]
-    return v0 + (v1 - v0) * (batch - b0) / (b1 - b0)
 
 
 class CostBook:
@@ -113,7 +99,7 @@ class CostBook:
     ) -> CostedStep:
         """Costs of a list at ``batch`` rows (graphs at ``padded``); ``tokens`` defaults to rows × block.
 
-        A graph's context slope is shared out over the padded rows: empty rows read nothing.
+        A graph's context slope is shared out over the padded rows, down to its floor: empty rows read nothing.
         """
         n = len(primitives)
         base, slope = np.zeros(2 * n), np.zeros(2 * n)
@@ -131,7 +117,8 @@ class CostBook:
                 rows = padded if graph else batch
                 b, s = self.evaluate(p.device, rows, rows * block_size if tokens is None else tokens, where)
                 base[n + i] = b * self.scales.device
-                slope[n + i] = s * self.scales.device * (batch / rows)
+                reading = self.profile.costs[p.device].reading(rows, batch)
+                slope[n + i] = s * self.scales.device * reading
                 columns[n + i], names[n + i] = self._column(p.device, host=False), p.device
         noisy = self._noise and any(self._is_noisy(name) for name in names if name)
         step = CostedStep(base, slope, columns, names, noisy)

@@ -149,6 +149,8 @@ class StepProgram(BaseModel):
     source: str = ""
     capabilities: Capabilities
     speculation: Speculation
+    #: numbers that cost expressions may name, such as a drafter's layers
+    parameters: dict[str, float] = {}
     #: free slots the engine wants before it admits a prefill while something runs: `engine` rule or a number
     admission_min_free: Literal["refill_batching"] | int = 0
     #: operations of a decode iteration

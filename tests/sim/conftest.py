@@ -29,6 +29,18 @@ kind = "graph"
 stream = "forward"
 cost = "verify"
 {marks}
+[[operations]]
+phase = "forward"
+name = "publish"
+kind = "publish"
+stream = "forward"
+cost = "verify"
+[[operations]]
+phase = "copy"
+name = "copy.done"
+kind = "record"
+stream = "copy"
+event = "copy_done"
 [capabilities]
 {capabilities}
 [speculation]

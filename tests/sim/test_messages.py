@@ -248,7 +248,9 @@ def test_a_faulty_profile_is_named_with_the_cost(small_configs):
 def test_a_faulty_program_is_named_with_the_operation(small_configs):
     program = small_configs / "algorithms" / "block@e-1.toml"
     program.write_text(
-        program.read_text().replace('kind = "graph"', 'kind = "grph"').replace("name =", "nam =")
+        program.read_text()
+        .replace('kind = "graph"', 'kind = "grph"')
+        .replace('name = "verify"', 'nam = "verify"')
     )
     assert message(load_program, "block", "e-1").splitlines() == [
         "block@e-1.toml: operations[0].name: found nothing; expected a value",
