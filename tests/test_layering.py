@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim.report": DATA | {"sim.trace", "sim.trace.record", "sim.stats", "sim.result"},
 }
 #: composition roots: may import everything of `sim`
-ROOTS = ("sim.run", "sim.study", "sim.cases", "sim.commands", "sim.api", "sim.cli", "sim.console")
+ROOTS = ("sim.run", "sim.uncertainty", "sim.study", "sim.cases", "sim.commands", "sim.api", "sim.cli", "sim.console")
 #: what the real-device side may use of `sim`; only `validate` may also run the model
 GPU_MAY_IMPORT = {
     *VOCABULARY,
