@@ -16,6 +16,7 @@ from sim.config import paths
 from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
+from sim.program.step_program import StepProgram
 from sim.study.spec import Factor, StudySpec, load_study
 
 
@@ -167,7 +168,21 @@ def _key(resolved: Resolved, more: Mapping[str, Any]) -> str:
     content = {
         "scenario": resolved.scenario.model_dump(mode="json"),
         "profile": resolved.profile_sha256,
-        "program": resolved.program.model_dump(mode="json"),
+        "program": _program_sha256(resolved.program),
         **more,
     }
+    return _sha256(content)
+
+
+def _program_sha256(program: StepProgram) -> str:
+    # Cells share a few large programs; the entry keeps its program alive, so that no other can have its id.
+    if id(program) not in _DIGESTS:
+        _DIGESTS[id(program)] = (program, _sha256(program.model_dump(mode="json")))
+    return _DIGESTS[id(program)][1]
+
+
+_DIGESTS: dict[int, tuple[StepProgram, str]] = {}
+
+
+def _sha256(content: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
