@@ -35,7 +35,7 @@ class Line:
     slope: float
     #: relative spread of single iterations around the line
     within_sd: float
-    #: half-width of 95 % at the mean context, relative
+    #: relative standard error of the level
     error: float
 
 
@@ -58,7 +58,7 @@ def cycle_line(cycles: NDArray[np.float64], context: NDArray[np.float64]) -> Lin
     residual = cycles[keep] - (intercept + slope * context[keep])
     level = float(np.mean(cycles))
     sd = float(np.std(residual, ddof=2))
-    return Line(intercept, float(slope), sd / level, 1.96 * sd / level / float(np.sqrt(keep.sum())))
+    return Line(intercept, float(slope), sd / level, sd / level / float(np.sqrt(keep.sum())))
 
 
 def by_shape(at: dict[int, float], whole: NDArray[np.float64] | None) -> NDArray[np.float64]:

@@ -137,13 +137,12 @@ def traced_costs(traces: list[Pieces], amounts: Inflation, primitives: Primitive
     costs: dict[str, Cost] = {}
     if gathering:
         names = file_names(gathering)
+        alone = {p.traced.batch: p.pieces["enter.tokens"].device for p in gathering}
+        costs["relay.gather_tokens"] = _over_traces(alone, f"{names}: token gather that opens the forward")
+        # The traced lengths gather runs beside the draft append, which stretches it several times and hides it.
         costs["relay.gather_lengths"] = _over_traces(
-            {p.traced.batch: p.policy_device["resolve"] for p in gathering},
-            f"{names}: lengths gather on the schedule stream, beside the draft append",
-        )
-        costs["relay.gather_tokens"] = _over_traces(
-            {p.traced.batch: p.pieces["enter.tokens"].device for p in gathering},
-            f"{names}: token gather that opens the forward",
+            alone,
+            f"{names}: the token gather, one index kernel over the rows as well, with nothing beside it",
         )
         barrier = median(
             amounts.deflate(p.policy["receive"], amounts.states[p.traced.trace.path]) for p in gathering
