@@ -19,6 +19,7 @@ from sim.config.profile import Cost
 from sim.config.resolve import Resolved
 from sim.config.scenario import MatchExpected
 from sim.files import json_text, write_atomically
+from sim.maxplus.durations import reading
 from sim.maxplus.scenarios import SOLVER, Answer, fixed_batch, screen_scenarios
 from sim.maxplus.steady import SteadyGraph
 from sim.run import simulate
@@ -146,7 +147,7 @@ def as_fixed_batch(resolved: Resolved, context: float) -> Resolved:
     }
     costs = {name: cost.model_copy(update={"within_sd": 0.0}) for name, cost in profile.costs.items()}
     for _, share in SteadyGraph(fixed_batch(resolved)).durations.named():
-        costs[share.name] = _at_context(profile.costs[share.name], context * share.reading)
+        costs[share.name] = _at_context(profile.costs[share.name], context * reading(profile, share))
     quiet = profile.host_state.model_copy(update={"within_sd": 0.0})
     return replace(
         resolved,
