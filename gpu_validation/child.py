@@ -50,6 +50,7 @@ class Start:
         from gpu_validation import settings
         from gpu_validation.device import open_backend
         from gpu_validation.device.guard import check_idle
+        from gpu_validation.device.probe import describe
         from gpu_validation.observe.host_state import HostState
 
         # Inference only; a collector that runs when it likes would be a host section of its own.
@@ -59,6 +60,7 @@ class Start:
         self.load = settings.DEVICE if given.backend == "torch" else settings.STAND_IN
         self.backend = open_backend(given.backend)
         check_idle(self.backend)
+        self.device = describe(self.backend)
         self.host = HostState()
 
     def run(self) -> None:
@@ -83,6 +85,7 @@ class Start:
         content = make()
         content["start"] = self.given.start
         content["seconds"] = round(time.time() - began, 2)
+        content["device"] = self.device
         content["date"] = time.strftime("%Y-%m-%d", time.gmtime())
         write_atomically(path, json.dumps(content, allow_nan=False))
         self._say(f"{path.name}: {content['seconds']} s")
@@ -92,10 +95,9 @@ class Start:
 
     def _primitives(self) -> dict[str, Any]:
         from gpu_validation.calibrate.primitives import primitives
-        from gpu_validation.device.probe import describe
 
         samples, state, _ = self.host.steadily(lambda: primitives(self.backend))
-        return {"samples": samples, "host_us": state, "device": describe(self.backend)}
+        return {"samples": samples, "host_us": state}
 
     def _build(self, model: str) -> Any:
         from gpu_validation.device.guard import check_memory
@@ -131,9 +133,7 @@ class Start:
                 built = self._build(model)
             self._piece(
                 f"{model}-c{concurrency}",
-                partial(
-                    measure_block, built, concurrency, self.load, self.given.start, self.host, self._say
-                ),
+                partial(measure_block, built, concurrency, self.load, self.given.start, self.host, self._say),
             )
 
 

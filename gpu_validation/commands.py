@@ -1,4 +1,4 @@
-"""``overlapsim gpu …``: the real-device suite. Imports torch only inside a command, and says so when it is missing."""
+"""``overlapsim gpu …``: the real-device suite. Imports torch only inside a command; says so when it is missing."""
 
 from __future__ import annotations
 
@@ -95,6 +95,47 @@ def calibrate_command(
     for path in written:
         print(f"wrote {path}")
     _say_missing(missing)
+
+
+@app.command("validate")
+def validate_command(
+    backend: Backend = "torch",
+    models: Models = None,
+    algorithm: Algorithm = "dflash",
+    starts: Starts = 3,
+    budget: Budget = 480,
+    raw: Raw = Path("gpu_validation_raw"),
+    fresh: Fresh = False,
+    measured: NoDevice = False,
+    configs: Configs = None,
+    device: Annotated[
+        str, typer.Option(metavar="NAME", help="The calibrated device: profiles are NAME_suite*.toml.")
+    ] = "h200",
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and report go.")] = Path(
+        "gpu_validation_report"
+    ),
+) -> None:
+    """Measure every configuration, predict each from the calibration alone, and judge the claims."""
+    need_torch()
+    from gpu_validation.starts import Asked, measure, models_of
+    from gpu_validation.validate.report import write
+    from gpu_validation.validate.results import results
+    from sim.config import paths
+    from sim.files import json_text, write_atomically
+
+    asked = Asked("validate", backend, algorithm, models_of(models, backend), starts)
+    _check_folder(out, "--out")
+    source = configs or paths.folder("devices").parent
+    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    found = results(raw, source, device, algorithm, asked.load, _command())
+    write_atomically(out / "results.json", json_text(found))
+    print(f"wrote {write(found, out)}")
+    verdicts = [claim["verdict"] for claim in found["claims"]]
+    counts = {v: verdicts.count(v) for v in ("holds", "fails", "cannot_tell")}
+    print(f"{len(verdicts)} claims: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
+    _say_missing(missing)
+    if counts["fails"]:
+        raise typer.Exit(1)
 
 
 def _check_folder(path: Path, option: str) -> None:

@@ -62,7 +62,7 @@ DEVICE = Load(
 #: the same in little, for machines without a device
 STAND_IN = Load(
     prompt=8,
-    output=24,
+    output=51,
     batches=(1, 4),
     work=HostWork(receive_us=4, enter_us=1, process_us=4, per_row_us=1),
     validated={"tiny": (1, 2, 4)},

@@ -58,7 +58,12 @@ class Asked:
 
     def settings(self) -> dict[str, Any]:
         """What pieces in one folder must share."""
-        return {"kind": self.kind, "backend": self.backend, "algorithm": self.algorithm, "load": repr(self.load)}
+        return {
+            "kind": self.kind,
+            "backend": self.backend,
+            "algorithm": self.algorithm,
+            "load": repr(self.load),
+        }
 
 
 def models_of(given: str | None, backend: str) -> tuple[str, ...]:
@@ -67,7 +72,9 @@ def models_of(given: str | None, backend: str) -> tuple[str, ...]:
     names = tuple(given.split(",")) if given else tuple(known)
     wrong = [n for n in names if n not in known]
     if wrong:
-        raise InputError(Problem("--models", f'"{wrong[0]}"', f"some of {', '.join(known)}, separated by commas"))
+        raise InputError(
+            Problem("--models", f'"{wrong[0]}"', f"some of {', '.join(known)}, separated by commas")
+        )
     return tuple(dict.fromkeys(names))
 
 
@@ -140,7 +147,12 @@ def _run(asked: Asked, raw: Path, start: int, deadline: float) -> None:
     if status:
         how = f"signal {-status}" if status < 0 else f"status {status}"
         raise InputError(
-            Problem(f"process start {start}", f"an end with {how}", "a measurement that ends by itself", _kept(raw, asked))
+            Problem(
+                f"process start {start}",
+                f"an end with {how}",
+                "a measurement that ends by itself",
+                _kept(raw, asked),
+            )
         )
 
 

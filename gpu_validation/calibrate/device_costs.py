@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import fmean, median, pstdev
 from itertools import pairwise
+from statistics import fmean, median, pstdev
 from typing import NamedTuple
 
 import numpy as np

@@ -17,8 +17,9 @@ from gpu_validation.calibrate.host_costs import Sample, added_by_wakes, host_cos
 from gpu_validation.calibrate.measure import TIMED
 from gpu_validation.observe.run_record import RunRecord
 from sim.config.profile import Cost, DeviceProfile, HostState
+from sim.program.policies import PLATFORMS
 from sim.program.primitives import WAKE
-from sim.program.step_program import Kind, Phase, StepProgram
+from sim.program.step_program import Kind, StepProgram
 
 
 def fit(
@@ -62,11 +63,13 @@ def fit(
     costs |= prefill_costs(
         runs, [n for n in own if n not in shared], f"the first iteration of every run, {starts}"
     )
+    platform = primitives[0]["device"]["platform"]
     return DeviceProfile(
         name=name,
         description=f"the suite's own loop, {models[0]['model']} shapes, batches {sorted(runs)}",
         status="measured",
-        platform=primitives[0]["device"]["platform"],
+        # The stand-in is of no platform; its calls do what the plain ones do.
+        platform=platform if platform in PLATFORMS else "cuda",
         engine="suite",
         provenance=provenance,
         host_state=host_state(sampled, costs),
@@ -90,9 +93,7 @@ def machine_costs(primitives: Sequence[dict[str, Any]], source: str) -> dict[str
         "hop.cross_stream": max(0.0, typical("hop")),
         "call.pageable_copy": max(0.0, typical("copy_h2d_pageable") - typical("copy_h2d_pinned")),
     }
-    return {
-        name: Cost(value=round(us, 3), status="measured", source=source) for name, us in values.items()
-    }
+    return {name: Cost(value=round(us, 3), status="measured", source=source) for name, us in values.items()}
 
 
 def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost]) -> HostState:

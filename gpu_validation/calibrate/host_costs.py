@@ -1,6 +1,6 @@
 """Host costs from the sections of calibration runs: straight lines over the batch, and what a wake adds.
 
-Which section is which cost is read off the model's own expansion of the step program, so that no name is written twice.
+Which section is which cost is read off the model's own expansion of the step program: no name is written twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sim.units import NS_PER_US
 
 #: a section longer than this many times its median was disturbed from outside and counts for nothing
 DISTURBED = 3.0
-#: a synchronisation longer than this blocked: a met one takes a few microseconds, and waits shorter than this are rare
+#: a synchronisation longer than this blocked: a met one takes a few microseconds, and shorter waits are rare
 BLOCKED_US = 40.0
 
 
@@ -114,8 +114,8 @@ def host_costs(program: StepProgram, runs: Sequence[Sequence[Sample]], source: s
 
 
 def added_by_wakes(costs: dict[str, Cost], runs: Sequence[Sequence[Sample]]) -> dict[str, float]:
-    """By synchronisation: microseconds that the sections behind its wake cost more than :func:`host_costs` says, up to
-    the first graph launched, from where on the device has work and the host has time. The median over runs."""
+    """By synchronisation: microseconds that the sections behind its wake cost more than :func:`host_costs` says, up
+    to the first graph launched, from where on the device has work and the host has time. The median over runs."""
     added: dict[str, list[float]] = defaultdict(list)
     for samples in runs:
         by_wait: dict[str, float] = defaultdict(float)

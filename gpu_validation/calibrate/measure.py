@@ -9,13 +9,14 @@ For each model and calibrated batch, short runs of the same load in the calibrat
 - ``fenced``: the worker's own fence, so that every section of preparation follows a wake;
 - ``roomy``: as "segments", in the next larger graph, so that most of its rows are empty.
 
-"woken" and "fenced" run other policies, for their host sections alone. Modes are visited forwards, then backwards while
-that is quick. Beside them the operations of the schedule, copy and D2H streams, timed on their own.
+"woken" and "fenced" run other policies, for their host sections alone. Modes are visited forwards, then backwards
+while that is quick. Beside them the operations of the schedule, copy and D2H streams, timed on their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gpu_validation import settings
@@ -71,7 +72,7 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
             if visit and took > SECOND_VISIT_S:
                 break
             for mode in modes if not visit else reversed(modes):
-                record, state, repeated = host.steadily(lambda m=mode: measured(built, batch, m, load))
+                record, state, repeated = host.steadily(partial(measured, built, batch, mode, load))
                 runs.append(
                     {"mode": mode, "host_us": state, "repeated": repeated, "record": record.to_json()}
                 )

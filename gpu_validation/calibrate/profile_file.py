@@ -60,13 +60,18 @@ def write_calibration(
         profile = fit(profile_name(device, model), program, starts, primitives, facts)
         path = into / "devices" / f"{profile.name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_profile(path, profile, "Written by `overlapsim gpu calibrate`; every cost is measured, none is adjusted.")
+        write_profile(
+            path, profile, "Written by `overlapsim gpu calibrate`; every cost is measured, none is adjusted."
+        )
         written.append(path)
     path = into / "algorithms" / f"{program.algorithm}@{program.engine}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_program(path, program, "Written by `overlapsim gpu calibrate` from what the suite's worker declares.")
+    write_program(
+        path, program, "Written by `overlapsim gpu calibrate` from what the suite's worker declares."
+    )
     return [*written, path]
 
 
 def _facts(primitives: Sequence[dict[str, Any]]) -> dict[str, str]:
-    return {name: str(value) for name, value in primitives[0]["device"].items()}
+    dates = sorted(p["date"] for p in primitives)
+    return {**{name: str(value) for name, value in primitives[0]["device"].items()}, "date": dates[-1]}

@@ -37,9 +37,9 @@ _CONTRIBUTING = 128
 class Weights:
     """Random signs scaled so that activations keep their size, and zeros; drawn on the device from a seed.
 
-    Each output is a signed sum of about :data:`_CONTRIBUTING` inputs. Kernels are dense and take the same time as with
-    any other values, but dense random bits make a large model draw the device's power limit, where its clock wanders by
-    several per cent within seconds, alike for every policy; these do not.
+    Each output is a signed sum of about :data:`_CONTRIBUTING` inputs. Kernels are dense and take the same time as
+    with any other values, but dense random bits make a large model draw the device's power limit, where its clock
+    wanders by several per cent within seconds, alike for every policy; these do not.
     """
 
     def __init__(self, shape: ModelShape, device: torch.device, seed: int):

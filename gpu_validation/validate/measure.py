@@ -1,9 +1,9 @@
 """What one process start measures for validation: every configuration of one model at one concurrency.
 
 Configurations are visited forwards, then backwards (A B C … C B A), so that a drift of the machine falls on all of
-them alike; odd starts begin at the other end. Runs of one configuration commit as many tokens at the same iteration as
-all others, so iterations pair by index; overlapped runs commit the very same tokens, the synchronous one until the
-first request finishes (it runs no zombie, so its batches shrink one step earlier and round differently).
+them alike; odd starts begin at the other end. Runs of all configurations commit as many tokens at the same iteration,
+so iterations pair by index; overlapped runs commit the very same tokens, the synchronous one until the first request
+finishes (it runs no zombie, so its batches shrink one step earlier and round differently).
 """
 
 from __future__ import annotations
