@@ -45,8 +45,8 @@ def build(results: Mapping[str, Any]) -> Document:
     of = {q: [c for c in claims if c["quantity"] == q] for q in QUANTITIES}
     return Document(
         title=f"The model against {results['device']['device']}",
-        question="The suite runs every policy for real and holds the model, calibrated beforehand on one configuration, "
-        "against what it measures.",
+        question="Every policy is run for real, and what the model predicts of it, calibrated beforehand on one "
+        "configuration, is held against what was measured.",
         verdict=[_sentence(q, found) for q, found in of.items() if found],
         sections=[
             Section("Changes from one policy to another", _changes(of["cycle_change"])),
@@ -67,11 +67,11 @@ def _sentence(quantity: str, claims: Sequence[Claim]) -> str:
     counts = Counter(c["verdict"] for c in claims)
     errors = [abs(c["error"]) for c in claims]
     worst = max(claims, key=lambda c: abs(c["error"]))
-    unit = "" if quantity in ("cycle_us", "throughput_tok_s") else " points"
+    unit = "%" if quantity in ("cycle_us", "throughput_tok_s") else "percentage points"
     return (
         f"{heading.split(',')[0]}: {counts['holds']} of {len(claims)} claims hold, {counts['fails']} fail, "
-        f"{counts['cannot_tell']} cannot be told; error {percent(fmean(errors))}{unit} on average, "
-        f"{percent(max(errors))}{unit} at most (`{worst['id']}`)"
+        f"{counts['cannot_tell']} cannot be told; error {100 * fmean(errors):.2f} {unit} on average, "
+        f"{100 * max(errors):.2f} {unit} at most (`{worst['id']}`)"
     )
 
 
@@ -94,9 +94,8 @@ def _cells(claims: Sequence[Claim], fitted: Sequence[str]) -> list[Any]:
         "Error of the predicted mean cycle, with the interval of the measured one; the band is the tolerance.",
         partial(_draw_cells, claims),
     )
-    note = "Calibrated cells, whose own cycles were not used either: " + ", ".join(
-        f"`{name}`" for name in fitted
-    )
+    names = ", ".join(f"`{name}`" for name in fitted)
+    note = f"Fits, since their batch was calibrated in this configuration (not their cycles): {names}"
     return [figure, note, _table("cycle_us", claims)]
 
 
@@ -122,9 +121,10 @@ def _table(quantity: str, claims: Sequence[Claim]) -> Table:
 def _notes(results: Mapping[str, Any]) -> list[str]:
     return [
         f"{results['starts']} process starts; a value is the mean over starts, its interval Student's t over them.",
-        "A cycle is left out as disturbed where it exceeds 1.25 times the median of its iteration over all runs of its "
-        "configuration: a shared machine stops its guests now and then.",
-        "Token digests: until the first request finishes all runs of a cell must commit the same tokens (1 is right).",
+        "A cycle is left out as disturbed where it exceeds 1.25 times the median of its iteration over all runs of "
+        "its configuration: a shared machine stops its guests now and then.",
+        "Token digests: until the first request finishes all runs of a cell must commit the same tokens (1 is "
+        "right).",
     ]
 
 

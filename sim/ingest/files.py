@@ -38,6 +38,7 @@ def cost_entry(cost: Cost) -> dict[str, Any]:
         "per_batch",
         "per_token",
         "per_context",
+        "context_floor",
         "within_sd",
         "boot_sd",
         "valid_range",
