@@ -45,6 +45,7 @@ BASE = {
     "workload.concurrency": "2",
     "workload.prompt_tokens": str(PROMPT),
     "workload.output_tokens": "100000",
+    "serving.graph_batches": "[4]",
     "acceptance.mean_accepted_drafts": str(ACCEPTED),
 }
 
