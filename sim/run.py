@@ -54,7 +54,7 @@ from sim.units import NS_PER_MS, NS_PER_S, NS_PER_US
 PREFILL_TOKENS = 8192
 #: most replications `until` may ask for
 MOST_REPLICATIONS = 400
-#: an idle or blocked share of the cycle below this is not what limits it
+#: an exposed or blocked share of the cycle below this is not what limits it
 NEGLIGIBLE = 0.01
 
 
@@ -338,7 +338,7 @@ def _result(
     idle = [sum(b.sums.idle[k] for b in books) for k in range(len(CAUSES))]
     decodes = sum(b.decode_iterations for b in books)
     row_steps = sum(b.row_steps for b in books)
-    side = _critical_side(idle, exposed, blocked, forward, host)
+    side = _critical_side(exposed, blocked, forward, host)
     shares, cycle_sd, run_sd = _shares(resolved, runs[0], exposed, forward)
     cycles, tpot, itl, ttft, lead = Tally(), Tally(), Tally(), Tally(), Tally()
     for b in books:
@@ -408,11 +408,11 @@ def _findings(runs: Sequence[Replication]) -> list[dict[str, Any]] | None:
     return merged(checks) if checks else None
 
 
-def _critical_side(idle: Sequence[int], exposed: int, blocked: int, forward: int, host: int) -> str | None:
-    """gpu: the forward stream hardly idles; host: it idles and the host hardly blocks; else exposed."""
+def _critical_side(exposed: int, blocked: int, forward: int, host: int) -> str | None:
+    """gpu: the forward stream hardly waits for launches; host: it does and the host hardly blocks; else exposed."""
     if not forward or not host:
         return None
-    if sum(idle) < NEGLIGIBLE * forward:
+    if exposed < NEGLIGIBLE * forward:
         return "gpu"
     return "host" if blocked < NEGLIGIBLE * host else "exposed"
 

@@ -100,6 +100,8 @@ class RunBooks:
     _streak: int = 0
     _since_full: Sums = field(default_factory=lambda: Sums())
     _after_prefill: bool = False
+    #: mean context of the last two launches
+    _contexts: tuple[float, float] = (0.0, 0.0)
     _last_entered: int = 0
     _last_idle: list[int] = field(default_factory=lambda: [0] * len(CAUSES))
     _last_forward: int = 0
@@ -139,7 +141,7 @@ class RunBooks:
             # running when the device is the slower side: that one must be a full decode as well.
             if self._streak > 2 and self._full_seen > DROPPED + 1:
                 self.cycles.add(interval)
-                self.context_sum += context
+                self.context_sum += self._contexts[0]
         if not first:
             idle = [value - last for value, last in zip(machine.idle, self._last_idle, strict=True)]
             exposed = machine.exposed - self._last_exposed
@@ -149,6 +151,7 @@ class RunBooks:
             if self._full_seen > DROPPED + 1:
                 self.loaded.join(self._since_full)
             self._since_full = Sums()
+        self._contexts = (self._contexts[1], context)
         self._after_prefill = batch.prefill
         self._last_entered = times.entered
         self._last_idle = machine.idle.copy()
