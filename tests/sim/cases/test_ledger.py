@@ -1,0 +1,210 @@
+"""Cases: their files, the rule of agreement, the fit, the prediction, the ledger."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sim.cases import ledger
+from sim.cases.predict import _resolved, predict
+from sim.cases.schema import Case, load_case, load_cases
+from sim.cases.verdict import Verdict, magnitude, verdict
+from sim.cli import main
+from sim.config.checked import Origin, validated
+from sim.errors import InputError
+
+SHIPPED = load_cases()
+
+
+def case(**changes: Any) -> Case:
+    """A pair on the exact profile: exact host lengths taken away."""
+    data: dict[str, Any] = {
+        "title": "lengths no longer waited for",
+        "source": {"name": "made up", "url": "https://example.org", "date": "2026-01-01"},
+        "setup": {"hardware": "toy", "model": "toy", "load": "two requests"},
+        "published": {"what": "cycle", "unit": "us", "before": 700.0, "after": 676.0},
+        "decidable": True,
+        "because": "everything is known",
+        "quantity": "cycle_us",
+        "fit": {"parameter": "model_scale", "quantity": "cycle_us", "target": 700.0},
+        "scenario": {
+            "device": "toy",
+            "algorithm": "dflash",
+            "workload": {
+                "concurrency": 2,
+                "requests": 2,
+                "prompt_tokens": 16,
+                "output_tokens": 200,
+            },
+            "acceptance": {"model": "match_expected", "mean_accepted_drafts": 3.0},
+        },
+        "before": {"scenario": {"host_lengths": "exact"}},
+        "after": {"scenario": {"host_lengths": "none"}},
+    }
+    return validated(Case, {**data, **changes}, Origin("made_up.toml"))
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def test_enough_pairs_and_enough_decidable_ones() -> None:
+    assert len(SHIPPED) >= 25
+    assert sum(c.decidable for c in SHIPPED.values()) >= 12
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_case_says_what_decides_it_and_both_its_scenarios_resolve(name: str) -> None:
+    c = SHIPPED[name]
+    assert c.because
+    assert c.source.url.startswith("https://")
+    assert c.setup.known
+    assert c.setup.unknown
+    if not c.scenario:
+        return
+    for which, side in (("before", c.before), ("after", c.after)):
+        resolved = _resolved(c, side, name, which, {})
+        assert resolved.scenario.run.replications > 1
+    if c.fit is not None and c.published.before is not None and c.fit.quantity == c.quantity:
+        published = c.published.before * (1000 if (c.quantity, c.published.unit) == ("cycle_us", "ms") else 1)
+        assert c.fit.target == pytest.approx(published, rel=1e-3), (
+            "fitted to another figure than the published one"
+        )
+
+
+def test_a_decidable_case_without_a_published_change_is_refused() -> None:
+    with pytest.raises(InputError, match="needs a scenario and a published change"):
+        case(published={"what": "cycle"})
+
+
+def test_an_insertion_before_an_operation_that_does_not_exist_is_refused() -> None:
+    inserted = {
+        "before": "nothing",
+        "operations": [{"phase": "forward", "name": "x", "kind": "host", "cost": "host.queue"}],
+    }
+    with pytest.raises(InputError, match='no operation "nothing"'):
+        predict(case(after={"insert": [inserted]}), "made_up")
+
+
+# -- the rule ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [(0.0, "none"), (0.49, "none"), (-0.51, "< 2 %"), (2.0, "2–5 %"), (-14.9, "5–15 %"), (40.0, "> 15 %")],
+)
+def test_magnitude_classes(change: float, expected: str) -> None:
+    assert magnitude(change) == expected
+
+
+@pytest.mark.parametrize(
+    ("predicted", "published", "expected"),
+    [
+        (3.0, 4.9, Verdict.AGREES),
+        (-3.0, 4.9, Verdict.DISAGREES),
+        (3.0, 5.1, Verdict.DISAGREES),
+        (0.4, -0.4, Verdict.AGREES),
+        (0.6, 0.4, Verdict.DISAGREES),
+        (None, 3.0, Verdict.DISAGREES),
+    ],
+)
+def test_agreement_is_sign_and_class(predicted: float | None, published: float, expected: Verdict) -> None:
+    assert verdict(True, predicted, published) is expected
+
+
+def test_every_class_a_published_range_touches_agrees() -> None:
+    assert verdict(True, 1.2, 1.9, 1.0, 3.1) is Verdict.AGREES
+    assert verdict(True, 4.0, 1.9, 1.0, 3.1) is Verdict.AGREES
+    assert verdict(True, 5.5, 1.9, 1.0, 3.1) is Verdict.DISAGREES
+    assert verdict(True, 0.2, 1.9, 1.0, 3.1) is Verdict.DISAGREES
+
+
+def test_what_cannot_be_decided_is_undecided_whatever_is_predicted() -> None:
+    assert verdict(False, 3.0, 3.0) is Verdict.UNDECIDED
+    assert verdict(False, None, None) is Verdict.UNDECIDED
+
+
+# -- fit and prediction ----------------------------------------------------------------------------------------------
+
+
+def test_the_fit_reproduces_the_figure_before_and_the_rest_is_predicted() -> None:
+    p = predict(case(), "made_up")
+    assert p.before is not None
+    assert p.before.cycle_us.mean == pytest.approx(700.0, rel=2e-3)
+    assert p.fitted is not None
+    assert p.change_percent is not None
+    assert p.change_percent == pytest.approx(-24 / 7, abs=0.1), (
+        "24 µs of exposed path, as on the toy timelines"
+    )
+    assert p.after is not None
+    assert p.after.hazards is not None
+
+
+def test_the_model_s_scale_leaves_hops_and_small_kernels_alone() -> None:
+    doubled = _resolved(case(), case().before, "made_up", "before", {"model_scale": 2.0}).profile.costs
+    assert (doubled["graph.target"].value, doubled["hop.cross_stream"].value) == (800, 2)
+    assert doubled["kernel.small"].value == 5
+
+
+def test_a_figure_before_that_no_scale_reproduces_leaves_no_prediction() -> None:
+    """The host alone takes longer than the figure: no device is fast enough."""
+    impossible = {"parameter": "model_scale", "quantity": "cycle_us", "target": 20.0}
+    p = predict(case(fit=impossible), "made_up")
+    assert p.fit_failed
+    assert p.change_percent is None
+    assert p.verdict is Verdict.DISAGREES
+
+
+def test_a_case_without_a_scenario_is_listed_without_a_prediction() -> None:
+    p = predict(load_case("trtllm_13957_exposed"), "trtllm_13957_exposed")
+    assert p.change_percent is None
+    assert p.verdict is Verdict.UNDECIDED
+
+
+# -- ledger and command ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> dict[str, Case]:
+    chosen = {"made_up": case(), **{n: SHIPPED[n] for n in ("gh200_dflash_reads_b1", "trtllm_13957_exposed")}}
+    monkeypatch.setattr(ledger, "load_cases", lambda: chosen)
+    return chosen
+
+
+def test_the_command_prints_the_ledger_and_writes_the_interface_s_shape(
+    few: dict[str, Case], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["cases", "--json", str(tmp_path / "cases.json"), "--report", str(tmp_path / "ledger")])
+    assert exit_.value.code == 0
+    shown = capsys.readouterr().out
+    assert "of 2 decidable cases agree in sign and magnitude; 3 cases in all" in shown
+    written = json.loads((tmp_path / "cases.json").read_text())
+    assert [c["id"] for c in written["cases"]] == ["gh200_dflash_reads_b1", "made_up", "trtllm_13957_exposed"]
+    wanted = {"id", "source", "fitted", "predicted_change", "published_change", "decidable", "verdict"}
+    assert all(wanted <= set(c) for c in written["cases"])
+    made_up = written["cases"][1]
+    assert made_up["published_change"] == pytest.approx(676 / 700 - 1, abs=1e-6)
+    assert list(made_up["fitted"]) == ["model_scale"]
+    assert written["cases"][0]["device_status"] == "published"
+    assert (tmp_path / "ledger" / "figures" / "changes.png").is_file()
+    report = (tmp_path / "ledger" / "report.md").read_text()
+    assert "overlapsim cases --report reports/ledger" in report
+
+
+def test_a_file_in_place_of_the_report_s_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "ledger").write_text("")
+    with pytest.raises(SystemExit) as exit_:
+        main(["cases", "--report", str(tmp_path / "ledger")])
+    assert exit_.value.code == 2
+    assert "which is a file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_committed_ledger_is_what_the_command_computes() -> None:
+    committed = json.loads((Path(__file__).parents[3] / "reports" / "ledger" / "cases.json").read_text())
+    assert ledger.to_json(ledger.predictions())["cases"] == committed["cases"]
