@@ -9,7 +9,7 @@ import simpy
 
 from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
-from sim.run import Replication
+from sim.replication import Replication
 
 #: tokens a step commits on average with the default acceptance
 _TOKENS_A_STEP = 6.4

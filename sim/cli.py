@@ -28,7 +28,7 @@ COMMANDS = {
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from sim.run import package_version
+        from sim.version import package_version
 
         print(package_version())
         raise typer.Exit

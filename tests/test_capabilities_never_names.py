@@ -25,7 +25,7 @@ FOLDERS = [
     "gpu_validation/barrier",
     "gpu_validation/loops",
 ]
-FILES = ["sim/program/expand.py", "sim/program/primitives.py", "sim/run.py"]
+FILES = ["sim/program/expand.py", "sim/program/primitives.py", "sim/run.py", "sim/replication.py"]
 NAMES = re.compile(
     r"dflash|eagle|n_?gram|standalone|medusa|lookahead|\bmtp\b|nvidia|\bamd\b|rocm|geforce|hopper|blackwell"
     r"|\bh100|\bh200|\bb200|mi3\d\d",
@@ -59,7 +59,13 @@ def test_no_algorithm_or_vendor_is_named(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["if worker.is_dflash(): pass", 'kind = "eagle"', "def ngram_wait(): ...", 'f"{x} on rocm"', "NVIDIA = 1"],
+    [
+        "if worker.is_dflash(): pass",
+        'kind = "eagle"',
+        "def ngram_wait(): ...",
+        'f"{x} on rocm"',
+        "NVIDIA = 1",
+    ],
 )
 def test_the_search_finds_names(code: str) -> None:
     assert named(code)

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 #: layer → layers it may import from (itself always). A module belongs to the longest matching prefix.
-VOCABULARY = {"sim.errors", "sim.units", "sim.capabilities", "sim.randomness", "sim.files"}
+VOCABULARY = {"sim.errors", "sim.units", "sim.capabilities", "sim.randomness", "sim.files", "sim.version"}
 DATA = VOCABULARY | {"sim.config", "sim.program"}
 MAY_IMPORT: dict[str, set[str]] = {
     "sim.errors": set(),
@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim.capabilities": set(),
     "sim.randomness": set(),
     "sim.files": {"sim.errors"},
+    "sim.version": set(),
     "sim.trace.record": VOCABULARY,
     "sim.trace.recorder": VOCABULARY | {"sim.trace.record"},
     "sim.trace": VOCABULARY | {"sim.trace.record", "sim.trace.recorder", "sim.serving", "sim.stats"},
@@ -39,7 +40,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim.report": DATA | {"sim.trace", "sim.trace.record", "sim.stats", "sim.result"},
 }
 #: composition roots: may import everything of `sim`
-ROOTS = ("sim.run", "sim.uncertainty", "sim.study", "sim.cases", "sim.commands", "sim.api", "sim.cli", "sim.console")
+ROOTS = (
+    "sim.run",
+    "sim.replication",
+    "sim.summary",
+    "sim.uncertainty",
+    "sim.study",
+    "sim.cases",
+    "sim.commands",
+    "sim.api",
+    "sim.cli",
+    "sim.console",
+)
 #: what the real-device side may use of `sim`; only `validate` may also run the model
 GPU_MAY_IMPORT = {
     *VOCABULARY,
@@ -116,7 +128,7 @@ def test_only_the_machine_and_the_composition_root_import_simpy() -> None:
     users = {
         module for module, path in modules("sim") if any(n.split(".")[0] == "simpy" for n in imports(path))
     }
-    assert all(module.startswith("sim.machine") or module == "sim.run" for module in users), users
+    assert all(module.startswith("sim.machine") or module == "sim.replication" for module in users), users
 
 
 def test_the_device_suite_never_imports_the_modelled_machine() -> None:

@@ -13,7 +13,7 @@ from gpu_validation.validate.agreement import Judged, judge
 from gpu_validation.validate.measured import MeasuredCell, measured_cells
 from gpu_validation.validate.predict import Predictions, scenario_keys
 from sim.errors import InputError, Problem
-from sim.run import package_version
+from sim.version import package_version
 
 
 def results(

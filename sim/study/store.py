@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from sim.errors import InputError, OverlapsimError, Problem
-from sim.run import package_version
 from sim.study.version import model_version
+from sim.version import package_version
 
 #: the file's name in a study's folder
 RESULTS = "results.sqlite"

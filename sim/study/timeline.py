@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sim.run import Replication
+from sim.replication import Replication
 from sim.study.plan import TracedCell
 from sim.trace.record import FORWARD_LANE, Record
 from sim.trace.recorder import Recorder

@@ -7,7 +7,7 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
-from sim.run import package_version
+from sim.version import package_version
 
 #: the parts of the package whose code no result depends on
 _BESIDE_THE_MODEL = {"commands", "report", "study", "ingest", "maxplus", "api.py", "cli.py", "console.py"}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sim.config.loader import load_resolved
-from sim.run import Replication
+from sim.replication import Replication
 from sim.trace.recorder import Recorder
 from sim.trace.timeline import lines
 

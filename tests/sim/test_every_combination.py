@@ -11,7 +11,8 @@ import pytest
 from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError
-from sim.run import Replication, simulate
+from sim.replication import Replication
+from sim.run import simulate
 from sim.trace.record import HOST_LANE, Record
 from sim.trace.recorder import Recorder
 
@@ -196,7 +197,9 @@ EVERY_OPTION = [
 ]
 
 
-@pytest.mark.parametrize(("base", "change"), EVERY_OPTION, ids=lambda d: ",".join(f"{k}={v}" for k, v in d.items()))
+@pytest.mark.parametrize(
+    ("base", "change"), EVERY_OPTION, ids=lambda d: ",".join(f"{k}={v}" for k, v in d.items())
+)
 def test_every_accepted_option_changes_some_result(base: dict[str, str], change: dict[str, str]) -> None:
     assert answer(base) != answer({**base, **change})
 
@@ -208,7 +211,9 @@ def test_the_seed_changes_the_luck_of_a_random_model() -> None:
 
 def test_padding_to_a_captured_batch_changes_graph_costs() -> None:
     per_row = {"workload.concurrency": "3", "device": "toy"}
-    assert answer(per_row) == answer({**per_row, "serving.graph_batches": "[3, 8]"}), "toy graphs cost the same"
+    assert answer(per_row) == answer({**per_row, "serving.graph_batches": "[3, 8]"}), (
+        "toy graphs cost the same"
+    )
 
 
 def test_none_and_bound_are_one_point_where_no_lengths_are_consumed() -> None:

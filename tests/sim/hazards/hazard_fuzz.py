@@ -27,7 +27,7 @@ from sim.capabilities import (
 )
 from sim.config.profile import DeviceProfile
 from sim.program.step_program import Kind, Mark, Operation, Phase, StepProgram, StreamName
-from sim.run import Replication
+from sim.replication import Replication
 
 STREAMS = ("schedule", "forward", "copy", "plan", "aux", "prep", "d2h")
 BUFFERS = (

@@ -12,7 +12,7 @@ from sim.config.profile import Cost, DeviceProfile
 from sim.config.resolve import Resolved
 from sim.hazards.check import merged
 from sim.program.step_program import Operation, StepProgram
-from sim.run import Replication
+from sim.replication import Replication
 
 #: two clients, and a pool that recycles each row at once; the first request of a row is short, the next long, so
 #: that the new owner's prompt reaches beyond what a forward still reads for the old one

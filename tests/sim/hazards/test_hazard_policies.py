@@ -10,7 +10,8 @@ import pytest
 from hazard_lab import edited, findings, harmful, program, resolved
 from hazard_oracle import Both, Oracle
 
-from sim.run import Replication, simulate
+from sim.replication import Replication
+from sim.run import simulate
 
 #: barrier → severities it leaves with a program whose event is in the right place
 LEAVES = {

@@ -73,7 +73,7 @@ def test_an_event_recorded_only_when_something_joined_the_batch() -> None:
 
 def test_requests_that_no_free_row_will_ever_admit_end_the_run() -> None:
     r = resolved(None, {"serving.max_running_requests": "2"})
-    from sim.run import Replication
+    from sim.replication import Replication
 
     replication = Replication(r, 0)
     replication.scheduler.pool._free.clear()  # as if rows had leaked

@@ -11,7 +11,7 @@ from sim.config import paths
 from sim.config.declarations import load_profile, load_profile_with_hash
 from sim.config.loader import load_resolved
 from sim.errors import InputError
-from sim.run import Replication
+from sim.replication import Replication
 
 STEADY = {"workload.requests": "2", "workload.output_tokens": "200", "workload.prompt_tokens": "16"}
 PUBLISHED = [name for name in paths.names("devices") if name.endswith("_published")]

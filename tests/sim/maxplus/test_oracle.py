@@ -31,7 +31,7 @@ from sim.maxplus.attribution import Attribution
 from sim.maxplus.recurrence import run
 from sim.maxplus.turn import FixedBatch
 from sim.program.step_program import Kind, Operation, Phase
-from sim.run import Replication
+from sim.replication import Replication
 from sim.trace.record import HOST_LANE
 from sim.trace.recorder import Recorder
 
