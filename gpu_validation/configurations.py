@@ -53,8 +53,9 @@ SAFE = (
 )
 
 
-def policies_of(keys: Keys) -> Policies:
-    """Policies of a configuration, as the simulator resolves the same keys."""
+def policies_of(keys: Keys, platform: str = "cuda") -> Policies:
+    """Policies of a configuration, as the simulator resolves the same keys, in the order of operations of
+    ``platform``."""
     return Policies(
         relay=Relay(keys.get("relay", _U)),
         host_lengths=HostLengths(keys["host_lengths"]),
@@ -62,6 +63,6 @@ def policies_of(keys: Keys) -> Policies:
         placement=BarrierPlacement(keys.get("barrier_placement", BarrierPlacement.LOOP_TOP)),
         prep_stream=PrepStream(keys.get("prep_stream", _S)),
         overlap=keys.get("overlap", True),
-        platform=PLATFORMS["cuda"],
+        platform=PLATFORMS[platform],
         pinned=keys.get("pinned", True),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gpu_validation.device.backend import Backend
 from gpu_validation.observe.sections import Lap
+from gpu_validation.relay import RelayPolicy
 from gpu_validation.runtime.future_map import FutureMap
 from gpu_validation.runtime.step import Step
 from gpu_validation.runtime.streams import Streams
@@ -41,7 +42,7 @@ class HostLengthsPolicy:
         self._mirror = future.mirror.numpy()
         self._block, self._width = block, width
 
-    def resolve(self, step: Step) -> None:
+    def resolve(self, step: Step, relay: RelayPolicy) -> None:
         """On the schedule stream, after the relay."""
         if self._bound:
             step.width = min(step.bound + self._block, self._width)
@@ -57,6 +58,8 @@ class HostLengthsPolicy:
         if self._private:
             stream.wait_event(future.publish_ready)
             self._lap("lengths.wait_publish")
+        elif not relay.gathers(step):  # nothing has waited for the lengths yet
+            relay.await_publish()
         self._backend.copy(future.mirror, future.lengths_by_row)
         if not self._pinned:
             self._lap("lengths.stage")

@@ -22,6 +22,7 @@ class RelayPolicy:
     ):
         self._unified = policies.relay is Relay.UNIFIED
         self._publishes = source is LengthSource.PUBLISHED and policies.overlap
+        self._on_stream = policies.platform.publish_wait_on_stream
         self._future, self._streams, self._lap = future, streams, lap
 
     def gathers(self, step: Step) -> bool:
@@ -35,10 +36,17 @@ class RelayPolicy:
         if not self.gathers(step):
             step.lengths = self._future.carried_lengths[(step.number - 1) % 2]
             return
-        self._streams.schedule.wait_event(self._future.publish_ready)
-        self._lap("resolve.wait_publish")
+        self.await_publish()
         step.lengths = self._future.gather_lengths(step.pool_rows, step.rows, step.number)
         self._lap("resolve.gather_lengths")
+
+    def await_publish(self) -> None:
+        """The schedule stream, or where the platform asks for it the host, waits for the previous publish."""
+        if self._on_stream:
+            self._streams.schedule.wait_event(self._future.publish_ready)
+        else:
+            self._future.publish_ready.synchronize()
+        self._lap("resolve.wait_publish")
 
     def enter(self, step: Step) -> None:
         """Relayed fields of a decode step, on the forward stream."""

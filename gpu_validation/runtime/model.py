@@ -178,11 +178,13 @@ class Decoder:
         requests: int,
         positions: Tensor,
         slots: Tensor,
+        reads: Tensor,
         taps: tuple[int, ...] = (),
         tapped: Tensor | None = None,
     ) -> Tensor:
         """As :meth:`forward` for whole prompts: ``x`` [requests·length, hidden], padded on the right.
 
+        Keys and values are written to ``slots`` and read from ``reads``, which differ where a prefix is cached.
         Padding follows every real token, so causal attention never sees it; its slots must be 0.
         """
         s, k = self.shape, self.kernels
@@ -192,7 +194,7 @@ class Decoder:
         query = x.new_empty(tokens, s.q_heads, s.head_dim)
         activated = x.new_empty(tokens, s.mlp)
         k.rms_norm(x, self.layers[0].input_norm, normed, s.eps)
-        index = slots.long()
+        index = reads.long()
         for i, layer in enumerate(self.layers):
             qkv = linear(normed, layer.qkv)
             k.norm_rope_store(

@@ -33,11 +33,15 @@ class RequestPool:
 
 
 class SlotAllocator:
-    """Free KV slots and which pool row holds which, as the host knows it."""
+    """Free KV slots and which pool row holds which, as the host knows it.
+
+    A row may begin with slots that it shares with others: a cached prefix, never given back.
+    """
 
     def __init__(self, slots: int, rows: int):
         self._free = list(range(slots - 1, 0, -1))
         self._held: list[list[int]] = [[] for _ in range(rows)]
+        self._shared: list[list[int]] = [[] for _ in range(rows)]
 
     @property
     def free(self) -> int:
@@ -45,17 +49,30 @@ class SlotAllocator:
 
     def held(self, row: int) -> int:
         """Positions of a row that have a slot."""
-        return len(self._held[row])
+        return len(self._shared[row]) + len(self._held[row])
+
+    def positions(self, row: int) -> list[int]:
+        """Slots of a row in order of position."""
+        return self._shared[row] + self._held[row]
+
+    def share(self, row: int, slots: list[int]) -> None:
+        """A row without any begins with these."""
+        self._shared[row] = slots
+
+    def take(self, count: int) -> list[int]:
+        """``count`` slots that belong to no row. Raises MemoryError when the pool is exhausted."""
+        if count > len(self._free):
+            raise MemoryError(f"{count} KV slots wanted, {len(self._free)} free")
+        taken = self._free[-count:]
+        del self._free[-count:]
+        return taken
 
     def extend(self, row: int, count: int) -> list[int]:
         """``count`` more slots for a row. Raises MemoryError when the pool is exhausted."""
-        if count > len(self._free):
-            raise MemoryError(f"{count} KV slots wanted for row {row}, {len(self._free)} free")
-        taken = self._free[-count:]
-        del self._free[-count:]
+        taken = self.take(count)
         self._held[row] += taken
         return taken
 
     def give_back(self, row: int) -> None:
         self._free += self._held[row]
-        self._held[row] = []
+        self._held[row], self._shared[row] = [], []

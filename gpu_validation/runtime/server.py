@@ -34,7 +34,7 @@ from sim.serving.scheduler import BatchScheduler
 from sim.serving.workload import Workload
 
 #: purpose key of prompt tokens and sampling draws, beside those of sim.serving.workload
-PROMPT_IDS, SAMPLING = 11, 12
+PROMPT_IDS, SAMPLING, PREFIX_IDS = 11, 12, 13
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,8 @@ class RunOptions:
     debug: bool = False
     poll: bool = False
     roomy: bool = False
+    #: prompt tokens that all longer prompts have in common and whose keys and values only the first computes
+    shared_prefix: int = 0
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class Server:
         self._padded = [graphs[min(i + options.roomy, len(graphs) - 1)] for i in fitting]
         #: tokens each pool row has committed as far as the host has seen, prompt excluded, not cut at the end
         self._known = [0] * self.pool.rows
+        self._prefix: list[int] = []
         self._number = 0
         self._inbox: deque[Request] = deque()
         self._next_request = 0
@@ -215,7 +218,7 @@ class Server:
         step = self._prepare(batch)
         self.lap(RUN_BATCH)
         self.relay.resolve(step)
-        self.lengths.resolve(step)
+        self.lengths.resolve(step, self.relay)
         if self.options.debug and self._publishes and self.policies.overlap and self.relay.gathers(step):
             self.future.poison_lengths(step.pool_rows, step.rows, self.streams.schedule)
         hold(self.options.work.enter_us)
@@ -317,7 +320,8 @@ class Server:
         streams, at = self.streams, step.number % 2
         if self.policies.overlap:
             stream = streams.copy if self.policies.platform.result_copy_stream else streams.forward
-            stream.wait_stream(streams.forward)
+            if stream is not streams.forward:
+                stream.wait_stream(streams.forward)
             self.backend.set_stream(stream)
             self.lap("result.wait")
         else:
@@ -357,14 +361,17 @@ class Server:
         n = group.rows
         offset = 0
         slots: list[list[int]] = []
+        cached: list[int] = []
         for i, request in enumerate(requests):
             self._known[request.row] = 1
             self.tokens[request.index] = []
-            slots.append(self.allocator.extend(request.row, request.prompt_tokens))
+            cached.append(self._share_prefix(request))
+            self.allocator.extend(request.row, request.prompt_tokens - self.allocator.held(request.row))
+            slots.append(self.allocator.positions(request.row))
             group.lists[:, i] = request.row, 0, request.prompt_tokens, offset, request.prompt_tokens
             group.slots[offset : offset + request.prompt_tokens] = slots[-1]
             offset += request.prompt_tokens
-        facts = self._facts(requests, slots, longest)
+        facts = self._facts(requests, slots, cached, longest)
         self.lap("prefill.rows")
         self.backend.copy(group.on_device, group.host)
         if not self.policies.pinned:
@@ -394,24 +401,39 @@ class Server:
         self._stash(step)
         return step
 
+    def _share_prefix(self, request: Request) -> int:
+        """Let a prompt longer than the shared prefix begin with it; how many of its tokens are cached already."""
+        length = self.options.shared_prefix
+        if not length or request.prompt_tokens <= length:
+            return 0
+        cached = len(self._prefix)
+        self._prefix = self._prefix or self.allocator.take(length)
+        self.allocator.share(request.row, self._prefix)
+        return cached
+
     def _facts(
-        self, requests: Sequence[Request], slots: list[list[int]], longest: int
+        self, requests: Sequence[Request], slots: list[list[int]], cached: list[int], longest: int
     ) -> dict[str, torch.Tensor]:
         """Host tensors of a prefill: prompt ids, their slots, and what verification looks up by row."""
         n, outputs = len(requests), self.pool.outputs
         pin = self.policies.pinned
         ids = self.backend.host_buffer((n, longest), torch.int64, pin)
         where = self.backend.host_buffer((n, longest), torch.int32, pin)
+        reads = self.backend.host_buffer((n, longest), torch.int32, pin)
+        seed, vocab, prefix = self.setting.seed, self.setting.shape.vocab, self.options.shared_prefix
         forced = self.backend.host_buffer((n, outputs), torch.int8, pin)
         draws = self.backend.host_buffer((n, outputs), torch.float32, pin)
         sampled = self.setting.temperature > 0
         for i, r in enumerate(requests):
-            ids[i, : r.prompt_tokens] = prompt_ids(r, self.setting.seed, self.setting.shape.vocab)
-            where[i, : r.prompt_tokens] = torch.tensor(slots[i], dtype=torch.int32)
+            ids[i, : r.prompt_tokens] = prompt_ids(r, seed, vocab)
+            if 0 < prefix < r.prompt_tokens:
+                ids[i, :prefix] = prefix_ids(prefix, seed, vocab)
+            reads[i, : r.prompt_tokens] = torch.tensor(slots[i], dtype=torch.int32)
+            where[i, cached[i] : r.prompt_tokens] = reads[i, cached[i] : r.prompt_tokens]
             forced[i] = accepted_drafts(r, outputs) if self.options.forced else -1
             if sampled:
                 draws[i] = sampling_draws(r, self.setting.seed, outputs)
-        return {"ids": ids, "slots": where, "forced": forced, "uniforms": draws}
+        return {"ids": ids, "slots": where, "reads": reads, "forced": forced, "uniforms": draws}
 
     def _run_prefill(
         self, facts: dict[str, torch.Tensor], pool_rows: torch.Tensor, lengths: torch.Tensor, rows: int
@@ -431,6 +453,7 @@ class Server:
             on_device["ids"].view(-1),
             positions,
             on_device["slots"].view(-1),
+            on_device["reads"].view(-1),
             last,
             pool_rows[:rows],
             lengths[:rows],
@@ -440,9 +463,17 @@ class Server:
 
 def prompt_ids(request: Request, seed: int, vocab: int) -> torch.Tensor:
     """The prompt of a request, keyed by (seed, request)."""
-    key = np.random.SeedSequence([seed, PROMPT_IDS, request.index])
-    generator = np.random.Generator(np.random.Philox(key))
-    return torch.from_numpy(generator.integers(0, vocab - 1, request.prompt_tokens))
+    return _ids([seed, PROMPT_IDS, request.index], vocab, request.prompt_tokens)
+
+
+def prefix_ids(length: int, seed: int, vocab: int) -> torch.Tensor:
+    """What long prompts begin with, keyed by the seed."""
+    return _ids([seed, PREFIX_IDS], vocab, length)
+
+
+def _ids(key: list[int], vocab: int, count: int) -> torch.Tensor:
+    generator = np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
+    return torch.from_numpy(generator.integers(0, vocab - 1, count))
 
 
 def accepted_drafts(request: Request, positions: int) -> torch.Tensor:

@@ -109,7 +109,8 @@ class Prompts:
     requests: int
     ids: Tensor  # [requests·length] int64
     positions: Tensor  # [requests·length] int32
-    slots: Tensor  # [requests·length] int32, 0 where padded
+    slots: Tensor  # [requests·length] int32: where K and V go; 0 where padded or cached already
+    reads: Tensor  # [requests·length] int32: where they are read; 0 where padded
     last: Tensor  # [requests] int64: index of each prompt's last token
     pool_rows: Tensor  # [requests] int32
     lengths: Tensor  # [requests] int32
@@ -263,7 +264,9 @@ class Worker(ABC):
         n = prompts.requests
         x = self.target.embed(prompts.ids)
         tapped = x.new_empty(x.shape[0], len(self.taps) * self.setting.shape.hidden)
-        hidden = self.target.decoder.prefill(x, n, prompts.positions, prompts.slots, self.taps, tapped)
+        hidden = self.target.decoder.prefill(
+            x, n, prompts.positions, prompts.slots, prompts.reads, self.taps, tapped
+        )
         first = torch.empty(n, dtype=torch.int64, device=x.device)
         # The first generated token stands at token position 0: one before that of a step at the prompt's
         # length.

@@ -127,7 +127,9 @@ class ChainDrafter(Worker):
         n = prompts.requests
         following = prompts.ids.roll(-1)
         following[prompts.last] = self.bonus[:n, 0]
-        states = self.drafter.prefill(self._fused(following, hidden), n, prompts.positions, prompts.slots)
+        states = self.drafter.prefill(
+            self._fused(following, hidden), n, prompts.positions, prompts.slots, prompts.reads
+        )
         self._first_draft(states[prompts.last], n)
 
     def relayed(self) -> dict[str, Tensor]:

@@ -197,20 +197,10 @@ def _diagonal(axes: Axes, claims: Sequence[Claim], tolerance: float) -> None:
 
 def _point(axes: Axes, c: Claim, colour: str) -> None:
     x, y = 100 * c["measured"], 100 * c["predicted"]
-    for horizontal, middle, interval in (
-        (True, x, c["measured_interval"]),
-        (False, y, c["predicted_interval"]),
-    ):
-        if interval is not None:
-            error = [[max(0.0, middle - 100 * interval[0])], [max(0.0, 100 * interval[1] - middle)]]
-            axes.errorbar(
-                [x],
-                [y],
-                **{"xerr" if horizontal else "yerr": error},
-                color=colour,
-                elinewidth=0.7,
-                fmt="none",
-            )
+    if c["measured_interval"] is not None:
+        axes.plot([100 * end for end in c["measured_interval"]], [y, y], color=colour, linewidth=0.7)
+    if c["predicted_interval"] is not None:
+        axes.plot([x, x], [100 * end for end in c["predicted_interval"]], color=colour, linewidth=0.7)
     axes.plot([x], [y], "o", color=colour, markersize=3.5)
 
 

@@ -27,8 +27,11 @@ def policies(
     prep_stream: PrepStream = PrepStream.SCHEDULE,
     overlap: bool = True,
     pinned: bool = True,
+    platform: str = "cuda",
 ) -> Policies:
-    return Policies(relay, host_lengths, barrier, placement, prep_stream, overlap, PLATFORMS["cuda"], pinned)
+    return Policies(
+        relay, host_lengths, barrier, placement, prep_stream, overlap, PLATFORMS[platform], pinned
+    )
 
 
 def engine(
@@ -63,17 +66,17 @@ def tokens(
     return list(tokens_of(server))
 
 
-def combinations(source: LengthSource) -> Iterator[Policies]:
+def combinations(source: LengthSource, platform: str = "cuda") -> Iterator[Policies]:
     """Every combination of policies that a scenario may ask for, memory pinned."""
     axes = itertools.product(Relay, HostLengths, Barrier, BarrierPlacement, PrepStream)
     for relay, lengths, barrier, placement, stream in axes:
-        chosen = policies(relay, lengths, barrier, placement, stream)
+        chosen = policies(relay, lengths, barrier, placement, stream, platform=platform)
         if source is LengthSource.HOST_KNOWN and (
             relay is Relay.DIRECT_CARRY or lengths is not HostLengths.NONE or barrier is Barrier.SELF_FENCE
         ):
             continue
         yield chosen
-    yield policies(barrier=Barrier.UNGUARDED, overlap=False)
+    yield policies(barrier=Barrier.UNGUARDED, overlap=False, platform=platform)
 
 
 def safe(chosen: Policies) -> bool:

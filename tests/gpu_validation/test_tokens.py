@@ -44,6 +44,8 @@ SAFE = [
     policies(host_lengths=HostLengths.EXACT),
     policies(host_lengths=HostLengths.EXACT_DEFERRED, prep_stream=PrepStream.PLAN),
     policies(relay=Relay.DIRECT_CARRY, host_lengths=HostLengths.EXACT, barrier=Barrier.COARSE),
+    policies(platform="hip", host_lengths=HostLengths.EXACT),
+    policies(platform="hip", relay=Relay.DIRECT_CARRY, host_lengths=HostLengths.EXACT),
 ]
 #: streams run ahead or stay behind as far as the events let them
 ORDERS = {

@@ -80,11 +80,13 @@ def seen(calls: Sequence[Call]) -> list[tuple[str, str]]:
     return [(kinds.get(c.act, c.act), c.stream) for c in calls]
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_decode_iteration_is_what_its_program_expands_to(algorithm: str) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "platform"), [*((a, "cuda") for a in ALGORITHMS), ("dflash", "hip"), ("none", "hip")]
+)
+def test_a_decode_iteration_is_what_its_program_expands_to(algorithm: str, platform: str) -> None:
     built = engine(algorithm)
     program = step_program(built.worker, "suite")
-    for chosen in combinations(built.worker.capabilities.length_source):
+    for chosen in combinations(built.worker.capabilities.length_source, platform):
         expander = Expander(program, chosen, 1)
         gathered = chosen.relay is Relay.UNIFIED
         expected = all_of(
