@@ -35,7 +35,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim.loops": DATA | {"sim.serving", "sim.spec", "sim.relay", "sim.barrier", "sim.machine"},
     "sim.maxplus": DATA | {"sim.relay", "sim.trace.record"},
     "sim.hazards": DATA | {"sim.trace.record", "sim.trace.recorder", "sim.serving"},
-    "sim.ingest": DATA | {"sim.trace", "sim.trace.record", "sim.run", "sim.result", "sim.stats"},
+    "sim.ingest.toml_out": DATA,
+    "sim.ingest.files": DATA | {"sim.ingest.toml_out"},
+    "sim.ingest": DATA
+    | {"sim.ingest.files", "sim.ingest.toml_out"}
+    | {"sim.trace", "sim.trace.record", "sim.run", "sim.result", "sim.stats"},
     "sim.result": VOCABULARY,
     "sim.report": DATA | {"sim.trace", "sim.trace.record", "sim.stats", "sim.result"},
 }
@@ -65,6 +69,9 @@ GPU_MAY_IMPORT = {
     "sim.stats",
     "sim.relay",
     "sim.console",
+    # one form for profiles, one look for reports
+    "sim.ingest.files",
+    "sim.report",
 }
 
 
