@@ -2,8 +2,11 @@
 
 ``0.6 * dflash.draft.graph + 12`` means microseconds: names are costs of the profile at the same batch, ``batch``
 (rows), ``tokens`` (rows × block), ``context`` (mean committed tokens a request), ``block_size`` and the program's own
-``[parameters]`` are numbers. Allowed are ``+ - * /``, parentheses, ``min``, ``max`` and ``ceil``; a name that Python
-would not read goes in quotes. Nothing is ever executed: the text is parsed and its tree walked.
+``[parameters]`` are numbers. Allowed are ``+ - * /``, parentheses, ``min``, ``max`` and ``ceil``.
+
+``at(name, rows)`` is a cost at another number of rows, ``without_context(name, rows)`` the same at context 0: what was
+measured at one block size can so be asked at another with as many tokens. A name that Python would not read goes in
+quotes. Nothing is ever executed: the text is parsed and its tree walked.
 
 Every solver knows costs as tables over batch, linear in tokens and context (:class:`~sim.config.profile.Cost`), so
 that is what an expression becomes: exact at every batch, refused where it is not linear in the other two.
@@ -23,6 +26,8 @@ from sim.errors import InputError, Problem
 from sim.program.step_program import Operation, StepProgram
 from sim.units import NS_PER_US
 
+#: a cost at other rows than the batch's
+_AT = ("at", "without_context")
 VARIABLES = ("batch", "tokens", "context", "block_size")
 FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "ceil": math.ceil}
 #: from least to most trustworthy; a derived cost is as good as the worst it is made of
@@ -81,6 +86,10 @@ class _Derivation:
     text: str
     place: str
     names: set[str] = field(default_factory=set)
+    #: names asked at other numbers of rows than the batch's
+    elsewhere: set[str] = field(default_factory=set)
+    #: (name, rows) of the evaluation at hand
+    asked: list[tuple[str, float]] = field(default_factory=list)
 
     def cost(self, block_size: int, largest_batch: int, prefill: bool) -> Cost:
         tree = self._tree()
@@ -106,7 +115,15 @@ class _Derivation:
             )
         per_token = steps[0] if straight else 0.0
         used = [self.profile.costs[name] for name in sorted(self.names)]
-        table = [value(b, b * block_size, 0) - per_token * b * block_size for b in batches]
+        table, inside = [], []
+        for b in batches:
+            self.asked.clear()
+            table.append(value(b, b * block_size, 0) - per_token * b * block_size)
+            if all(_in_range(self.profile.costs[name], rows) for name, rows in self.asked):
+                inside.append(b)
+        status = min((c.status for c in used), key=_TRUST.index, default="assumed")
+        if self.elsewhere:
+            status = min(status, "scaled", key=_TRUST.index)
         slopes = [value(b, b * block_size, 1) - value(b, b * block_size, 0) for b in batches]
         return Cost(
             value=tuple(table),
@@ -116,10 +133,22 @@ class _Derivation:
             per_context=tuple(slopes),
             within_sd=max((c.within_sd for c in used), default=0.0),
             boot_sd=max((c.boot_sd for c in used), default=0.0),
-            valid_range=_common_range(used),
-            status=min((c.status for c in used), key=_TRUST.index, default="assumed"),
+            valid_range=self._valid_range(used, inside),
+            status=status,
             source=f"expression of {self.program.algorithm}@{self.program.engine}",
         )
+
+    def _valid_range(self, used: Sequence[Cost], inside: Sequence[int]) -> dict[str, tuple[float, float]]:
+        """Where every cost is valid; of batches, where it is at the rows it is asked at."""
+        common: dict[str, tuple[float, float]] = {}
+        for cost in used:
+            for argument, (low, high) in cost.valid_range.items():
+                before = common.get(argument, (low, high))
+                common[argument] = (max(low, before[0]), min(high, before[1]))
+        if self.elsewhere:
+            # Nowhere valid is said by a range of one row that no batch reaches.
+            common["batch"] = (inside[0], inside[-1]) if inside else (0, 0)
+        return {argument: (low, high) for argument, (low, high) in common.items() if low <= high}
 
     def _tree(self) -> ast.expr:
         if len(self.text) > _LONGEST:
@@ -137,6 +166,12 @@ class _Derivation:
             self._check(node.right)
         elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub):
             self._check(node.operand)
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _AT:
+            if node.keywords or len(node.args) != 2 or _name(node.args[0]) not in self.profile.costs:
+                raise self._problem(shown(ast.unparse(node)), f"{node.func.id}(a cost of the profile, rows)")
+            self._check(node.args[0])
+            self._check(node.args[1])
+            self.elsewhere.add(str(_name(node.args[0])))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
             if node.keywords or not node.args or (node.func.id == "ceil" and len(node.args) > 1):
                 raise self._problem(shown(ast.unparse(node)), f"{node.func.id} of numbers")
@@ -155,7 +190,7 @@ class _Derivation:
         if name is None:
             raise self._problem(
                 shown(ast.unparse(node)),
-                f"numbers, names, + - * /, parentheses and {listed(sorted(FUNCTIONS))}",
+                f"numbers, names, + - * /, parentheses and {listed(sorted([*FUNCTIONS, *_AT]))}",
             )
         if name in VARIABLES or name in self.program.parameters:
             return
@@ -184,6 +219,8 @@ class _Derivation:
             return -value if isinstance(node.op, ast.USub) else value
         if isinstance(node, ast.Call):
             assert isinstance(node.func, ast.Name)
+            if node.func.id in _AT:
+                return self._at(node, numbers)
             return float(FUNCTIONS[node.func.id](*(self._value(a, numbers) for a in node.args)))
         if isinstance(node, ast.Constant) and not isinstance(node.value, str):
             return float(node.value)  # type: ignore[arg-type]
@@ -191,6 +228,19 @@ class _Derivation:
         assert name is not None
         if name in numbers:
             return numbers[name]
+        return self._cost(name, numbers)
+
+    def _at(self, node: ast.Call, numbers: Mapping[str, float]) -> float:
+        assert isinstance(node.func, ast.Name)
+        rows = self._value(node.args[1], numbers)
+        context = numbers["context"] if node.func.id == "at" else 0.0
+        per_row = numbers["tokens"] / numbers["batch"]
+        name = _name(node.args[0])
+        assert name is not None
+        return self._cost(name, {**numbers, "batch": rows, "tokens": rows * per_row, "context": context})
+
+    def _cost(self, name: str, numbers: Mapping[str, float]) -> float:
+        self.asked.append((name, numbers["batch"]))
         return _microseconds(self.profile.costs[name], numbers)
 
     def _problem(self, found: str, expected: str, remedy: str = "") -> InputError:
@@ -227,11 +277,6 @@ def _straight(values: Sequence[float]) -> bool:
     return abs(values[0] - 2 * values[1] + values[2]) <= _ROUNDING * max(scale, 1.0)
 
 
-def _common_range(costs: Sequence[Cost]) -> dict[str, tuple[float, float]]:
-    """Where every one of ``costs`` is valid."""
-    common: dict[str, tuple[float, float]] = {}
-    for cost in costs:
-        for argument, (low, high) in cost.valid_range.items():
-            before = common.get(argument, (low, high))
-            common[argument] = (max(low, before[0]), min(high, before[1]))
-    return {argument: (low, high) for argument, (low, high) in common.items() if low <= high}
+def _in_range(cost: Cost, rows: float) -> bool:
+    low, high = cost.valid_range.get("batch", (rows, rows))
+    return low <= rows <= high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sim.report.data import StudyData
 from sim.report.document import Document, Section, Table
-from sim.report.sections import SECTIONS, differences, measured, regression
+from sim.report.sections import SECTIONS, differences, measured, ranking, recovered, regression, winners
 
 
 def build(data: StudyData) -> Document:
@@ -22,8 +22,15 @@ def build(data: StudyData) -> Document:
 def _verdict(data: StudyData) -> list[str]:
     """What the results say, from the sections that have a say."""
     out = []
-    if "differences" in data.study.sections:
+    if "differences" in data.study.sections and "recovered" not in data.study.sections:
         out += differences.sentences(data)
+    for name, said in (
+        ("recovered", recovered.sentences),
+        ("winners", winners.sentences),
+        ("ranking", ranking.sentences),
+    ):
+        if name in data.study.sections:
+            out += said(data)
     if "map" in data.study.sections:
         out += regression.sentences(data)
     if "measured" in data.study.sections:

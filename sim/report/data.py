@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,8 @@ class StudyData:
     #: variant -> where it was traced, and the timeline
     timelines: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
     measured: list[MeasuredRow]
+    #: combinations left out: variant, factor values, reason
+    refused: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
 
     def variants(self) -> list[str]:
         return [variant.name for variant in self.study.variants]

@@ -40,6 +40,7 @@ def collect(plan: Plan, store: Store, command: str) -> StudyData:
         factors={factor.name: values_of(factor) for factor in study.factors},
         rows=rows,
         timelines={cell.variant: (dict(cell.at), store.get(cell.key)) for cell in plan.traced},
+        refused=plan.refused,
         measured=read_measured(study, plan.path) if study.measured is not None else [],
     )
 

@@ -54,6 +54,8 @@ class Plan:
     sha256: str
     cells: list[Cell]
     traced: list[TracedCell]
+    #: combinations left out, with the first reason each: variant, factor values, reason
+    refused: list[tuple[str, Mapping[str, Any], str]]
 
 
 def load_plan(name: str) -> Plan:
@@ -67,18 +69,22 @@ def plan(study: StudySpec, path: Path, sha256: str) -> Plan:
     base = _base_scenario(study, path)
     cells: list[Cell] = []
     problems: dict[str, Problem] = {}
+    refused: list[tuple[str, Mapping[str, Any], str]] = []
     for variant, at in _design(study):
         try:
             resolved = _resolve(study, base, variant, at)
         except InputError as error:
             problems |= {str(problem): problem for problem in _located(error, path.name, variant)}
+            refused.append(
+                (variant, at, f"{error.problems[0].where.removeprefix('--set ')}: {error.problems[0].found}")
+            )
             continue
         how = {"new_boots": study.new_boots, "hazards": study.hazards}
         cells.append(Cell(variant, at, resolved, **how, key=_key(resolved, how)))
-    if problems:
+    if problems and not (study.skip_refused and cells):
         raise InputError(problems.values())
     traced = list(_traced(study, base, cells, path.name))
-    return Plan(path.stem, study, path, sha256, cells, traced)
+    return Plan(path.stem, study, path, sha256, cells, traced, refused)
 
 
 def _base_scenario(study: StudySpec, path: Path) -> str:
@@ -89,8 +95,16 @@ def _base_scenario(study: StudySpec, path: Path) -> str:
 def _resolve(study: StudySpec, base: str, variant: str, at: Mapping[str, Any]) -> Resolved:
     overrides = {**study.set, **study.variant(variant).set}
     for factor in study.factors:
-        overrides |= dict.fromkeys(factor.keys, at[factor.name])
+        overrides |= dict.fromkeys(factor.keys, _value(factor, at[factor.name]))
     return load_resolved(base, overrides)
+
+
+def _value(factor: Factor, shown: Any) -> Any:
+    """The value behind a label."""
+    if factor.labels is None:
+        return shown
+    assert factor.values is not None
+    return factor.values[factor.labels.index(shown)]
 
 
 def _located(error: InputError, file: str, variant: str) -> Iterator[Problem]:
@@ -102,7 +116,9 @@ def _located(error: InputError, file: str, variant: str) -> Iterator[Problem]:
 
 
 def values_of(factor: Factor) -> list[Any]:
-    """The values of one axis, ascending where a span gives them."""
+    """The values of one axis as they are shown: labels where there are, ascending where a span gives them."""
+    if factor.labels is not None:
+        return list(factor.labels)
     if factor.values is not None:
         return list(factor.values)
     span = factor.span
@@ -136,7 +152,8 @@ def _draws(study: StudySpec, index: int) -> list[Any]:
     rng = np.random.Generator(np.random.PCG64([study.design_seed, index]))
     uniform = rng.random(study.samples)
     if factor.values is not None:
-        return [factor.values[int(u * len(factor.values))] for u in uniform]
+        values_shown = values_of(factor)
+        return [values_shown[int(u * len(values_shown))] for u in uniform]
     span = factor.span
     assert span is not None
     if span.spacing == "log":

@@ -23,14 +23,15 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 #: the words of a report's sections, in the order a report usually has them
 Section = Literal[
     "differences",
+    "recovered",
+    "winners",
+    "ranking",
     "throughput",
     "cycle",
-    "latency",
     "measured",
     "idle",
     "timelines",
     "map",
-    "ranking",
     "cells",
 ]
 
@@ -49,6 +50,8 @@ class Variant(_Table):
     measured: dict[str, str | int] | None = None
     #: the profile's costs were fitted on this variant's measurements, so that agreement there is no prediction
     fitted: bool = False
+    #: what it combines, for the section `recovered`; fewer parts are cheaper
+    parts: tuple[Text, ...] = ()
 
 
 class Span(_Table):
@@ -75,6 +78,15 @@ class Factor(_Table):
     keys: Annotated[tuple[Text, ...], Field(min_length=1)]
     values: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
     span: Span | None = None
+    #: what the values are called in the report, where they do not speak for themselves
+    labels: tuple[Text, ...] | None = None
+
+    @model_validator(mode="after")
+    def a_label_each(self) -> Factor:
+        if self.labels is not None and len(self.labels) != len(self.values or ()):
+            found = f"{len(self.labels)} labels for {len(self.values or ())} values"
+            raise PydanticCustomError("refused", "factor", {"found": found, "expected": "a label a value"})
+        return self
 
     @model_validator(mode="after")
     def one_of_two(self) -> Factor:
@@ -113,6 +125,15 @@ class Measured(_Table):
     #: column with the mean cycle, µs
     cycle_us: Text
     source: Text
+
+
+class Recovery(_Table):
+    """How much of what ``start`` loses against ``goal`` the other variants win back."""
+
+    start: Text
+    goal: Text
+    #: share of the loss that counts as all of it
+    enough: Annotated[float, Field(gt=0, le=1)] = 0.95
 
 
 class Published(_Table):
@@ -154,6 +175,9 @@ class StudySpec(_Table):
     timeline: Timeline | None = None
     measured: Measured | None = None
     published: PublishedShape | None = None
+    recovery: Recovery | None = None
+    #: leave out combinations that are refused, and list them, instead of refusing the study
+    skip_refused: bool = False
     sections: tuple[Section, ...] = ("differences", "throughput", "cells")
     #: paragraphs the report opens with, after the question: what is compared and how to read it
     notes: tuple[Text, ...] = ()
@@ -190,6 +214,8 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
     if "variant" in factors:
         problems.append(Problem(origin.where("factors"), '"variant"', "another name: variants have this one"))
     asked = [("reference", study.reference)] if study.reference is not None else []
+    if study.recovery is not None:
+        asked += [(f"recovery.{side}", getattr(study.recovery, side)) for side in ("start", "goal")]
     asked += [(f"pairs[{i}].{side}", getattr(p, side)) for i, p in enumerate(study.pairs) for side in _SIDES]
     for key, name in asked:
         if name not in names:
@@ -209,15 +235,21 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
     if (study.design == "random") != (study.samples is not None):
         found = f"design = {shown(study.design)}, samples = {shown(study.samples)}"
         problems.append(Problem(origin.where("samples"), found, 'samples exactly with design = "random"'))
-    needs = {"measured": study.measured, "timelines": study.timeline, "map": study.published}
+    needs = {
+        "measured": study.measured,
+        "timelines": study.timeline,
+        "map": study.published,
+        "recovered": study.recovery,
+    }
     for section, table in needs.items():
         if section in study.sections and table is None:
-            key = {"timelines": "timeline", "map": "published"}.get(section, section)
+            key = {"timelines": "timeline", "map": "published", "recovered": "recovery"}.get(section, section)
             problems.append(Problem(origin.where("sections"), shown(section), f"a table [{key}] for it"))
     if "map" in study.sections and not study.pairs:
         problems.append(Problem(origin.where("sections"), '"map"', "at least one [[pairs]] for it"))
-    if "differences" in study.sections and study.reference is None:
-        problems.append(Problem(origin.where("sections"), '"differences"', "a reference variant for it"))
+    for section in ("differences", "winners"):
+        if section in study.sections and study.reference is None:
+            problems.append(Problem(origin.where("sections"), shown(section), "a reference variant for it"))
     return problems
 
 

@@ -19,8 +19,9 @@ def draw(
     colours: Mapping[str, str],
     label: str,
     change_label: str,
+    banded: str | None,
 ) -> Figure:
-    """Left the quantity, its first curve with a band of ``pi95`` (without changes: every curve); right the paired
+    """Left the quantity, the curve of variant ``banded`` with a band of ``pi95`` (without changes: every curve); right the paired
     change with bars of its ``pi95``, in per cent."""
     figure = canvas(9.5, 4.4)
     panels = figure.subplots(1, 2 if changes else 1, squeeze=False)[0]
@@ -28,7 +29,7 @@ def draw(
     for line in values:
         curve(left, line, colours[line.variant], None)
         band = [(a, i) for a, i in zip(line.x, line.pi95, strict=True) if i is not None]
-        if band and (line is values[0] or not changes):
+        if band and (line.variant == banded or not changes):
             left.fill_between(
                 [a for a, _ in band],
                 [low for _, (low, _) in band],

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from sim.report.figures.idle import CAUSE_COLOURS
 from sim.report.style import GREY, INK, canvas
 
-LANES = ("host", "schedule", "plan", "d2h", "forward", "copy", "aux")
+LANES = ("host", "schedule", "plan", "d2h", "forward", "aux", "copy")
 #: what the host does -> colour
 SECTIONS = {
     "schedule": "#b9cfe8",

@@ -6,10 +6,24 @@ from collections.abc import Callable
 
 from sim.report.data import StudyData
 from sim.report.document import Section
-from sim.report.sections import cells, curves, differences, idle, measured, regression, timelines
+from sim.report.sections import (
+    cells,
+    curves,
+    differences,
+    idle,
+    measured,
+    ranking,
+    recovered,
+    regression,
+    timelines,
+    winners,
+)
 
 SECTIONS: dict[str, Callable[[StudyData], Section]] = {
     "differences": differences.section,
+    "recovered": recovered.section,
+    "winners": winners.section,
+    "ranking": ranking.section,
     "throughput": curves.throughput,
     "cycle": curves.cycle,
     "measured": measured.section,

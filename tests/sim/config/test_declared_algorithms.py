@@ -324,3 +324,37 @@ def test_remedies_for_exact_lengths_recover_part_of_their_cost_and_add_up() -> N
 
 def test_the_point_neither_release_has_is_no_slower_than_the_release() -> None:
     assert cycle(algorithm="best_point") <= cycle(algorithm="dflash")
+
+
+# -- costs at other rows ------------------------------------------------------------------------------------
+
+
+def test_a_cost_can_be_asked_at_other_rows_with_or_without_its_context() -> None:
+    resolved = load_resolved("h200_dflash", {"algorithm": "dflash_blocks", "block_size": 8})
+    target = resolved.profile.costs["graph.target"]
+    (text,) = (name for name in resolved.profile.costs if name.startswith("without_context(graph.target"))
+    # 16 rows of 8 are as many tokens as 8 rows of 16; what grows with the context stays with the 16 rows.
+    expected = at(target, 8) + at(target, 16, context=300) - at(target, 16)
+    assert at(resolved.profile.costs[text], 16, context=300) == pytest.approx(expected)
+
+
+def test_at_the_measured_block_nothing_changes() -> None:
+    # Up to the luck of the derived costs, whose draws are keyed by their names.
+    assert cycle(algorithm="dflash_blocks") == pytest.approx(cycle(algorithm="dflash"), rel=1e-3)
+
+
+def test_rows_outside_the_measured_range_are_said() -> None:
+    resolved = load_resolved("h200_dflash", {"algorithm": "dflash_blocks", "block_size": 32})
+    (text,) = (name for name in resolved.profile.costs if name.startswith("without_context(graph.target"))
+    # 32 rows of 16 tokens were the most: 16 rows of 32.
+    assert resolved.profile.costs[text].valid_range["batch"] == (1, 16)
+    assert resolved.profile.costs[text].status == "scaled"
+
+
+@pytest.mark.parametrize(
+    "text", ["at(graph.draft)", "at(2, batch)", "at(nothing, batch)", "without_context(batch, 1)"]
+)
+def test_at_wants_a_cost_and_rows(declare: Declare, text: str) -> None:
+    assert "a cost of the profile, rows" in refused(
+        declare, f'[[replace]]\nname = "draft"\ncost = "{text}"\n'
+    )

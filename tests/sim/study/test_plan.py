@@ -115,3 +115,33 @@ def test_every_shipped_study_resolves() -> None:
     for name in paths.names("studies"):
         assert load_plan(name).cells
         assert load_study(name)[0].question
+
+
+def test_labels_stand_for_values_that_do_not_speak_for_themselves(write_study: Write) -> None:
+    more = (
+        '\n[[factors]]\nname = "drafter"\nkeys = ["acceptance"]\nlabels = ["weak", "strong"]\n'
+        'values = [{ model = "match_expected", mean_accepted_drafts = 1.0 }, '
+        '{ model = "match_expected", mean_accepted_drafts = 3.0 }]\n'
+    )
+    plan = load_plan(write_study(more=more))
+    means = {c.at["drafter"]: c.resolved.scenario.acceptance.mean_accepted_drafts for c in plan.cells}
+    assert means == {"weak": 1.0, "strong": 3.0}
+
+
+def test_a_label_too_few_is_refused(write_study: Write) -> None:
+    assert any(
+        "1 labels for 2 values" in p
+        for p in problems(write_study(("values = [1, 2]", 'values = [1, 2]\nlabels = ["one"]')))
+    )
+
+
+def test_refused_combinations_may_be_left_out_and_are_listed(write_study: Write) -> None:
+    more = '\n[[factors]]\nname = "overlap"\nkeys = ["overlap"]\nvalues = [true, false]\n'
+    changes = (
+        ("sections =", "skip_refused = true\nsections ="),
+        ('"run.replications" = 2', 'relay = "unified"'),
+    )
+    plan = load_plan(write_study(*changes, more=more))
+    assert all(cell.at["overlap"] for cell in plan.cells)
+    assert len(plan.refused) == len(plan.cells) == 6
+    assert all("relay" in reason for _, _, reason in plan.refused)
