@@ -256,6 +256,8 @@ class Expander:
         out: list[Primitive] = []
         event = op.event
         if on is not None:
+            if op.kind is Kind.WAIT and not self.policies.overlap:
+                return []  # one stream: nothing to wait for
             if op.kind is Kind.WAIT and on == stream:
                 return [Primitive(Act.HOST, op.name, op.phase, host=host, share=share)]
             event = f"tail.{op.name}"
