@@ -13,6 +13,7 @@ from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table
 from sim.errors import InputError
 from sim.files import check_writable, json_text, write_atomically
+from sim.hazards.text import harmful, line, verdict
 from sim.report.text import microseconds, number, percent, percent_span
 from sim.stats.paired import RESOLUTION
 
@@ -44,6 +45,10 @@ def command(
         typer.Option(metavar="0.2%", help="Replicate until the change's ci95 is within this many points."),
     ] = None,
     json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the comparison.")] = None,
+    fail_on_hazard: Annotated[
+        bool,
+        typer.Option("--fail-on-hazard", help="Exit with 1 on a harmful conflict over a shared buffer in B."),
+    ] = False,
 ) -> None:
     """Compare two scenarios on common random numbers, with an interval and a verdict."""
     options = {"run.replications": ("--replications", replications), "run.seed": ("--seed", seed)}
@@ -73,6 +78,8 @@ def command(
     print_comparison(comparison)
     if json:
         write_atomically(json, json_text(comparison.to_json()))
+    if fail_on_hazard and harmful(comparison.b.hazards):
+        raise typer.Exit(1)
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -95,7 +102,12 @@ def print_comparison(comparison: Comparison) -> None:
                 percent_span(pair.relative.pi95),
             ]
         )
+    safety = [verdict(side["hazards"]).split(":")[0] for side in (a, b)]
+    rows.append(["shared buffers", *safety, "", "", ""])
     print_table(["", "A", "B", "change", "ci95 of the mean", "pi95 of a new boot"], rows)
+    for name, side in (("A", a), ("B", b)):
+        for found in harmful(side["hazards"]):
+            print(f"{name} is unsafe: {line(found)}")
     print(f"verdict: {sentence(comparison)}")
 
 

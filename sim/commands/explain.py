@@ -13,6 +13,8 @@ from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table
 from sim.errors import InputError, Problem
 from sim.files import check_writable, json_text, write_atomically
+from sim.hazards.text import line as hazard_line
+from sim.hazards.text import verdict
 
 #: costs in the printed table; the JSON file has all of them
 _COSTS = 12
@@ -53,9 +55,14 @@ def command(
     if attempts.problems or resolved is None:
         raise InputError(attempts.problems)
 
-    from sim.maxplus.explanation import explain  # after the checks: a wrong input is answered at once
+    # after the checks: a wrong input is answered at once
+    from sim.hazards.check import merged as findings
+    from sim.maxplus.explanation import explain
+    from sim.replication import Replication
 
     explanation = explain(resolved, at)
+    check = Replication(resolved, 0, hazards=True).run().hazards
+    explanation["hazards"] = findings([check] if check else [])
     print_explanation(explanation)
     if json:
         write_atomically(json, json_text(explanation))
@@ -89,6 +96,10 @@ def print_explanation(explanation: dict[str, Any]) -> None:
 
     for line in words.lines(explanation):
         print(textwrap.fill(line, _WIDTH, subsequent_indent="   " if line[:1] in "-123456789" else ""))
+    hazards = explanation["hazards"]
+    print(f"Shared buffers: {verdict(hazards)}.")
+    for found in hazards:
+        print(textwrap.fill(f"- {hazard_line(found)}", _WIDTH, subsequent_indent="   "))
     print_table(
         ["cost", "side", "status", "µs a step", "µs a µs", "gain of −10 µs", "gain of −10 %"],
         _rows(explanation["costs"]),
