@@ -15,6 +15,18 @@ from sim.errors import InputError
 from sim.files import check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
 
+#: what a prediction at a known host state shows
+CONDITIONED = (
+    "throughput_tok_s",
+    "cycle_us",
+    "steps_per_s",
+    "tpot_ms",
+    "gpu_busy_fraction",
+    "exposed_host_us_per_step",
+    "idle_us_per_step",
+    "critical_side",
+)
+
 
 def command(
     scenario: Annotated[
@@ -33,6 +45,14 @@ def command(
     trace: Annotated[
         Path | None, typer.Option("--trace", metavar="FILE", help="Write a Perfetto trace.")
     ] = None,
+    host_state_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--host-state-from",
+            metavar="TIMINGS",
+            help="Also predict at the host state of one boot, from its unprofiled timings (CSV).",
+        ),
+    ] = None,
     fail_on_hazard: Annotated[
         bool, typer.Option("--fail-on-hazard", help="Exit with 1 on a harmful conflict over a shared buffer.")
     ] = False,
@@ -49,12 +69,26 @@ def command(
     half_width = attempts.call(fraction, until)
     attempts.call(check_writable, json, "--json")
     attempts.call(check_writable, trace, "--trace")
+    reading = None
+    if host_state_from is not None and resolved is not None:
+        from sim.ingest.condition import read_state
+
+        reading = attempts.call(read_state, resolved, host_state_from)
     if attempts.problems or resolved is None:
         raise InputError(attempts.problems)
 
     from sim.run import simulate  # after the checks: a wrong input is answered without loading the engine
 
     result = simulate(resolved, until=half_width, trace=trace).to_json()
+    if reading is not None:
+        from sim.ingest.condition import at_state
+
+        known = simulate(at_state(resolved, reading.state), hazards=False).to_json()
+        result["conditioned"] = {
+            "host_state": reading.state,
+            "read_from": reading.text,
+            **{key: known[key] for key in CONDITIONED},
+        }
     print_summary(result)
     if json:
         write_atomically(json, json_text(result))
@@ -65,12 +99,19 @@ def command(
 def print_summary(result: dict[str, Any]) -> None:
     """The result in a screenful; every figure is from the JSON form, in its units."""
     scenario, device = result["scenario"], result["device"]
+    known = result.get("conditioned")
+    state = "" if known is None else f" at host state {known['host_state']:.3f}"
     print_table(
         ["", "mean", "ci95 of the mean", "pi95 of a new boot"],
         [
-            _interval_row("throughput, tok/s", result["throughput_tok_s"]),
-            _interval_row("cycle, µs", result["cycle_us"]),
-            ["TPOT, ms", _number(_mean(result["tpot_ms"])), "", ""],
+            row
+            for where, figures in (("", result), (state, known))
+            if figures is not None
+            for row in (
+                _interval_row(f"throughput{where}, tok/s", figures["throughput_tok_s"]),
+                _interval_row(f"cycle{where}, µs", figures["cycle_us"]),
+                [f"TPOT{where}, ms", _number(_mean(figures["tpot_ms"])), "", ""],
+            )
         ],
         title=f"{scenario['algorithm']}@{scenario['engine']} on {device['name']}",
     )
@@ -81,6 +122,8 @@ def print_summary(result: dict[str, Any]) -> None:
         ["GPU idle, µs a step", ", ".join(f"{cause} {_number(us)}" for cause, us in idle.items()) or "none"],
         ["costs by status", ", ".join(f"{status} {share:.1%}" for status, share in shares.items())],
     ]
+    if known is not None:
+        rows.append(["host state", known["read_from"]])
     if result["extrapolated"]:
         rows.append(["extrapolated", ", ".join(result["extrapolated"])])
     rows.append(["shared buffers", verdict(result["hazards"])])

@@ -4,27 +4,39 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sim.errors import InputError, Problem
 from sim.files import write_atomically
-from sim.ingest.iterations import Iteration, split, transients
+from sim.ingest.iterations import split, transients
 from sim.ingest.kineto import read_trace
 
 #: processes of the simulated lanes, away from any real process or device
 HOST_PID, DEVICE_PID = 900_001, 900_000
+#: a decode iteration of the simulation past its own start
+COUNTERPART = 5
 
 
-def overlay(real: Path, simulated: Path, out: Path, iteration: int | None = None) -> float:
-    """Writes ``out`` with the real trace unchanged and the simulated one shifted onto it.
+@dataclass(frozen=True)
+class Alignment:
+    """Which decode iterations start together (from 0 in each file); how far the simulated lanes moved (µs)."""
+
+    real: int
+    simulated: int
+    shift: float
+
+
+def overlay(
+    real: Path, simulated: Path, out: Path, iteration: int | None = None, counterpart: int = COUNTERPART
+) -> Alignment:
+    """Writes ``out`` with the real trace unchanged and the simulated one shifted onto it, cut to its length.
 
     Args:
         real: a Kineto trace. simulated: what ``run --trace`` wrote.
         iteration: which complete decode iteration of the real trace to align at; by default the first steady one.
-
-    Returns:
-        The shift of the simulated lanes, µs.
+        counterpart: which one of the simulation.
 
     Raises:
         InputError: unreadable traces, or an iteration that is not there.
@@ -32,23 +44,29 @@ def overlay(real: Path, simulated: Path, out: Path, iteration: int | None = None
     traced, simulation = read_trace(real), read_trace(simulated)
     if not simulation.named:
         raise InputError(Problem(str(simulated), "a trace of an engine", "a trace that `run --trace` wrote"))
-    iterations = split(traced)
+    iterations, ours = split(traced), split(simulation)
     at = transients(iterations) if iteration is None else iteration
-    if not 0 <= at < len(iterations):
-        raise InputError(
-            Problem("iteration", str(at), f"0 to {len(iterations) - 1}, the decode iterations of {real.name}")
+    problems = [
+        Problem(where, str(n), f"0 to {len(known) - 1}, the complete decode iterations of {name}")
+        for where, n, known, name in (
+            ("--iteration", at, iterations, real.name),
+            ("--simulated-iteration", counterpart, ours, "the simulation"),
         )
-    ours = _counterpart(split(simulation))
-    shift = (traced.origin + iterations[at].target_start) - (simulation.origin + ours.target_start)
+        if not 0 <= n < len(known)
+    ]
+    if problems:
+        raise InputError(problems)
+    shift = (traced.origin + iterations[at].target_start) - (
+        simulation.origin + ours[counterpart].target_start
+    )
     document = _document(real)
-    document["traceEvents"] = [*document["traceEvents"], *_moved(_document(simulated)["traceEvents"], shift)]
-    write_atomically(out, json.dumps(document, separators=(",", ":")))
-    return shift
-
-
-def _counterpart(iterations: list[Iteration]) -> Iteration:
-    """A decode iteration of the simulation past its own start."""
-    return iterations[min(5, len(iterations) - 1)]
+    events = document["traceEvents"]
+    times = [e["ts"] for e in events if e.get("ph") == "X" and isinstance(e.get("ts"), int | float)]
+    moved = _moved(_document(simulated)["traceEvents"], shift, min(times), max(times))
+    document["traceEvents"] = [*events, *moved]
+    text = json.dumps(document, separators=(",", ":"))
+    write_atomically(out, text)
+    return Alignment(at, counterpart, shift)
 
 
 def _document(path: Path) -> dict[str, Any]:
@@ -58,13 +76,16 @@ def _document(path: Path) -> dict[str, Any]:
     return document
 
 
-def _moved(events: list[dict[str, Any]], shift: float) -> list[dict[str, Any]]:
+def _moved(events: list[dict[str, Any]], shift: float, first: float, last: float) -> list[dict[str, Any]]:
+    """Simulated events on the real clock, in lanes of their own, if they lie between ``first`` and ``last``."""
     moved = []
     for event in events:
         copy = dict(event)
         copy["pid"] = DEVICE_PID if event.get("pid") == 0 else HOST_PID
         if "ts" in event:
             copy["ts"] = round(event["ts"] + shift, 3)
+            if not first <= copy["ts"] <= last:
+                continue
         if "id" in event:
             copy["id"] = f"simulated-{event['id']}"
         moved.append(copy)

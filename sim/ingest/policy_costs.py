@@ -14,7 +14,11 @@ from sim.ingest.host import plan_stream_of
 from sim.ingest.kineto import CallKind
 from sim.ingest.pieces import Pieces
 from sim.ingest.primitives import CALLS, Primitives
+from sim.ingest.template import Row
+from sim.program.step_program import Kind
 
+#: more than this (µs) is no hop: the waiting stream was not ready
+LONGEST_HOP = 100.0
 #: an idle stream: its kernel waited for its launch
 IDLE = 10.0
 #: where no trace shows one (H200 data set)
@@ -95,7 +99,8 @@ def launch_lag(traces: list[Pieces]) -> Cost:
 def cross_stream_hop(traces: list[Pieces]) -> Cost:
     """From an event on one stream to the operation that waited for it on another.
 
-    A plan stream shows three hops: fence to plan stream, plan to schedule to forward stream.
+    A plan stream shows three hops: fence to plan stream, plan to schedule to forward stream. Without one, the
+    gather of published lengths shows one, into a kernel.
     """
     for p in traces:
         if plan_stream_of(p).time:
@@ -107,11 +112,43 @@ def cross_stream_hop(traces: list[Pieces]) -> Cost:
                     source=f"{file_names([p])}: last append to first upload on the plan stream (one hop) and table "
                     "write to first forward kernel (two), medians, a third of the sum",
                 )
+    relayed = [hop for p in traces if "resolve" in p.policy_device for hop in _relay_hops(p)]
+    if relayed:
+        return Cost(
+            value=round(median(relayed), 2),
+            status="measured",
+            source=f"{file_names(traces)}: publish to the lengths gather that waits for it on another stream, median",
+        )
     return Cost(
         value=DEFAULT_HOP,
         status="assumed",
         source="H200 default: no trace shows an unmet wait across streams",
     )
+
+
+def _relay_hops(p: Pieces) -> list[float]:
+    """Published lengths to their gather in the next iteration (µs), where the stream did wait."""
+    published, gathers = (
+        next(
+            i for i, (e, r) in enumerate(zip(p.traced.entries, p.rows, strict=True)) if e.nodes and wanted(r)
+        )
+        for wanted in (_is_publish, _is_relay_gather)
+    )
+    used = p.traced.iterations
+    hops = [
+        p.traced.times(i + 1, gathers)[0] - p.traced.times(i, published)[1]
+        for i in range(len(used) - 1)
+        if used[i + 1].index == used[i].index + 1
+    ]
+    return [hop for hop in hops if 0 < hop < LONGEST_HOP]
+
+
+def _is_publish(row: Row | None) -> bool:
+    return row is not None and row.operation is Kind.PUBLISH
+
+
+def _is_relay_gather(row: Row | None) -> bool:
+    return row is not None and row.role == "policy" and row.section == "resolve"
 
 
 def _plan_hops(p: Pieces) -> float | None:
@@ -125,7 +162,7 @@ def _plan_hops(p: Pieces) -> float | None:
     blocks, fences = times("draft.block"), times("append.store_4")
     into = [u[0] - f[1] for f, u in zip(fences, uploads[1:], strict=False)]
     out = [b[0] - t[1] for t, b in zip(tables, blocks, strict=True)]
-    near = [g for g in into if 0 < g < 100], [g for g in out if 0 < g < 100]
+    near = [g for g in into if 0 < g < LONGEST_HOP], [g for g in out if 0 < g < LONGEST_HOP]
     if not all(near):
         return None
     return median(near[0]) + median(near[1])

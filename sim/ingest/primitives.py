@@ -76,8 +76,9 @@ def read_primitives(path: Path) -> Primitives:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(
-            Problem(str(path), str(error), "a JSON file of primitive costs", "check the path")
+            Problem(str(path), found, "a JSON file of primitive costs", "check the path")
         ) from None
     if not isinstance(document, dict):
         raise InputError(

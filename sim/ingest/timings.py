@@ -71,9 +71,8 @@ def read_timings(path: Path) -> list[Row]:
             columns = reader.fieldnames or []
             given = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(
-            Problem(str(path), str(error), "a CSV table of timings", "check the path")
-        ) from error
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise InputError(Problem(str(path), found, "a CSV table of timings", "check the path")) from error
     missing = [c for c in REQUIRED if c not in columns]
     if missing:
         raise InputError(
