@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,18 @@ def test_the_study_of_the_studies_page_runs(
     assert end.value.code == 0
     assert capsys.readouterr().out.splitlines()[-1] == "report: my_report/report.md"
     assert "**longer**" in (tmp_path / "my_report" / "report.md").read_text()
+
+
+def test_the_algorithm_of_the_algorithms_page_runs_as_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (algorithm,) = blocks("algorithms.md", "toml")
+    (tmp_path / "quick.toml").write_text(algorithm)
+    (command,) = blocks("algorithms.md", "sh")
+    words = shlex.split(command)
+    assert words[0] == "overlapsim"
+    with pytest.raises(SystemExit) as end:
+        main([*words[1:], "--set", "workload.requests=64", "--replications", "3"])
+    assert end.value.code == 0
+    assert "verdict: B is" in capsys.readouterr().out
