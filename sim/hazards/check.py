@@ -204,7 +204,7 @@ class HazardCheck:
         reason: Reason,
         place: Occurrence,
     ) -> None:
-        key = (kind, buffer, operations, reason)
+        key = (kind, buffer, operations[0].number, operations[1].number, reason)
         finding = self.findings.get(key)
         if finding is None:
             finding = self.findings[key] = Finding(buffer, kind, severity, reason, operations, place)
@@ -240,7 +240,8 @@ def merged(checks: Iterable[HazardCheck]) -> list[dict[str, Any]]:
     """The findings of several runs of one program as the result lists them: harmful first, then by count."""
     total: dict[tuple[Any, ...], Finding] = {}
     for check in checks:
-        for key, finding in check.findings.items():
+        for finding in check.findings.values():
+            key = (finding.kind, finding.buffer, finding.operations, finding.reason)
             known = total.get(key)
             if known is None:
                 total[key] = replace(finding)

@@ -13,7 +13,7 @@ both are numbered and every step is looked up: in a steady state checking the or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -58,6 +58,8 @@ class Operation:
     accesses: tuple[tuple[Access, bool], ...]
     #: it comes after its forward recorded the end of its shared reads
     after_read_done: bool
+    #: equal operations of one check have one number, which is quicker to look up by
+    number: int = field(default=-1, compare=False)
 
 
 class Content(NamedTuple):
@@ -120,6 +122,7 @@ class Order:
 
     _pieces: list[Piece] = field(default_factory=list)
     _by_content: dict[Content, Piece] = field(default_factory=dict)
+    _operations: dict[Operation, Operation] = field(default_factory=dict)
     _states: list[_State] = field(default_factory=lambda: [_State((), (), (), ())])
     _numbers: dict[_State, int] = field(default_factory=lambda: {_State((), (), (), ()): 0})
     _steps: dict[tuple[int, int], Step] = field(default_factory=dict)
@@ -176,13 +179,19 @@ class Order:
             ]
             piece = Piece(
                 len(self._pieces),
-                *content,
+                tuple(self._numbered(op) for op in content.operations),
+                content.acts,
+                content.launches,
                 by_row=any(access.by_row for _, access, _ in accesses),
                 allocates_to=ends[-1] if ends else None,
             )
             self._pieces.append(piece)
             self._by_content[content] = piece
         return piece
+
+    def _numbered(self, operation: Operation) -> Operation:
+        numbered = replace(operation, number=len(self._operations))
+        return self._operations.setdefault(operation, numbered)
 
     def step(self, state: int, piece: Piece) -> Step:
         """What running ``piece`` in ``state`` leads to, and the conflicts in it that nothing orders."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from operator import lt
 from typing import Protocol
 
@@ -19,6 +20,7 @@ class Request(Protocol):
     seen: int
 
 
+_SERIALS = count()
 #: columns of a request: first, end (exclusive); None, None means all of them
 Span = tuple[int | None, int | None]
 
@@ -29,7 +31,7 @@ class Rows:
     ``groups`` name the KV slots of each request: slots are recycled in groups of one request's.
     """
 
-    __slots__ = ("_columns", "_index", "_quantities", "allocated", "groups", "requests", "rows")
+    __slots__ = ("_columns", "_common", "_quantities", "allocated", "groups", "requests", "rows", "serial")
 
     def __init__(
         self,
@@ -52,7 +54,10 @@ class Rows:
             "B": block_size,
         }
         self._columns: dict[Column, list[int]] = {}
-        self._index: dict[bool, dict[int, int]] = {}
+        self.serial = next(_SERIALS)
+        #: by slot or by row: the serial of the rows last compared with (not the rows: they must be free to go),
+        #: and where they meet these
+        self._common: dict[bool, tuple[int, list[tuple[int, int]]]] = {}
 
     def columns(self, column: Column) -> list[int]:
         """The value of ``column`` for each row."""
@@ -81,13 +86,15 @@ class Rows:
             self._quantities["prompt"] = [r.prompt_tokens for r in self.requests]
         return self._quantities[name]
 
-    def index(self, by_slot: bool) -> dict[int, int]:
-        """Row (or slot group) → position in the batch."""
-        known = self._index.get(by_slot)
-        if known is None:
-            keys = self.groups if by_slot else self.rows
-            known = self._index[by_slot] = {key: k for k, key in enumerate(keys)}
-        return known
+    def common(self, other: Rows, by_slot: bool) -> list[tuple[int, int]]:
+        """(position in ``other``, position here) of every row, or slot group, that both have."""
+        known = self._common.get(by_slot)
+        if known is None or known[0] != other.serial:
+            mine, theirs = (self.groups, other.groups) if by_slot else (self.rows, other.rows)
+            at = {key: k for k, key in enumerate(theirs)}
+            known = other.serial, [(at[key], j) for j, key in enumerate(mine) if key in at]
+            self._common[by_slot] = known
+        return known[1]
 
 
 def shared_cells(a: Rows, first: Access, b: Rows, second: Access) -> list[tuple[int, int, Span]]:
@@ -96,36 +103,26 @@ def shared_cells(a: Rows, first: Access, b: Rows, second: Access) -> list[tuple[
     Columns of a buffer addressed by slot are the request's own: between two requests that were given the same
     slots any column may meet any other.
     """
-    low_first, high_first, low_second, high_second = first.low, first.high, second.low, second.high
-    if a.requests is b.requests:
-        if low_first is None or high_first is None or low_second is None or high_second is None:
-            return [(k, k, (None, None)) for k in range(len(a.rows))]
-        high_a, low_b = a.columns(high_first), b.columns(low_second)
-        if not any(map(lt, low_b, high_a)):  # the usual answer: new columns lie beyond everything read
+    aligned = a.requests is b.requests
+    if first.low is None or first.high is None or second.low is None or second.high is None:
+        pairs = [(k, k) for k in range(len(a.rows))] if aligned else b.common(a, first.by_slot)
+        return [(k, j, (None, None)) for k, j in pairs]
+    high_a, low_b = a.columns(first.high), b.columns(second.low)
+    if aligned:
+        if not any(map(lt, low_b, high_a)):  # the usual answer: new columns lie beyond all that is read
             return []
-        lows = map(max, a.columns(low_first), low_b)
-        highs = map(min, high_a, b.columns(high_second))
-        return [
-            (k, k, (low, high)) for k, (low, high) in enumerate(zip(lows, highs, strict=True)) if low < high
-        ]
+        pairs = [(k, k) for k in range(len(a.rows))]
+    else:
+        pairs = b.common(a, first.by_slot)
+    low_a, high_b = a.columns(first.low), b.columns(second.high)
     out: list[tuple[int, int, Span]] = []
-    index = a.index(first.by_slot)
-    for key, j in b.index(first.by_slot).items():
-        k = index.get(key)
-        if k is None:
-            continue
-        same_columns = a.requests[k] is b.requests[j] or not first.by_slot
-        if (
-            not same_columns
-            or low_first is None
-            or high_first is None
-            or low_second is None
-            or high_second is None
-        ):
-            out.append((k, j, (None, None)))
-            continue
-        low = max(a.columns(low_first)[k], b.columns(low_second)[j])
-        high = min(a.columns(high_first)[k], b.columns(high_second)[j])
-        if low < high:
-            out.append((k, j, (low, high)))
+    if first.by_slot and not aligned:
+        others = [(k, j) for k, j in pairs if a.requests[k] is not b.requests[j]]
+        out += [(k, j, (None, None)) for k, j in others]
+        pairs = [(k, j) for k, j in pairs if a.requests[k] is b.requests[j]]
+    for k, j in pairs:
+        if low_b[j] < high_a[k] and low_a[k] < high_b[j]:
+            low, high = max(low_a[k], low_b[j]), min(high_a[k], high_b[j])
+            if low < high:
+                out.append((k, j, (low, high)))
     return out
