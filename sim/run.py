@@ -66,7 +66,8 @@ def simulate(
     nodes = _at_other_host_states(resolved) if new_boots else None
     result = summarise(resolved, runs, nodes, time.perf_counter() - began)
     if trace is not None and recorder is not None:
-        chrome.write(trace, recorder.records)
+        program = f"{resolved.program.algorithm}@{resolved.program.engine}"
+        chrome.write(trace, recorder.records, program=program)
     return result
 
 

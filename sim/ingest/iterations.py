@@ -166,7 +166,7 @@ def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
             f"{len(every) - len(same)} of {len(every)} iterations differ from the usual call sequence or batch "
             "(prefills, filters or merges between them) and were left out"
         )
-    first = transients(same)
+    first = 0 if trace.named else transients(same)  # a simulation has no profiler
     steady = same[first:]
     if first:
         notes.append(f"the first {first} iterations are start-up transients of the profiler and were dropped")

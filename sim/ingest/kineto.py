@@ -99,6 +99,8 @@ class Trace:
     sync_records: int = 0
     #: calls name their operations: written by this package, with no profiler's slowdown in it
     named: bool = False
+    #: the step program of a named trace, as ``algorithm@engine``
+    program: str = ""
 
 
 def read_trace(path: Path) -> Trace:
@@ -295,6 +297,7 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
         notes=notes,
         sync_records=sum(e.category == "cuda_sync" for e in events),
         named=named,
+        program=program if named and isinstance(program := document.get("program"), str) else "",
     )
 
 

@@ -169,6 +169,8 @@ def _template(folded: list[TracedProgram], engine: str | None) -> Template:
         candidates = [t for t in candidates if t.engine == engine]
         if not candidates:
             raise InputError(Problem("engine", engine, f"one of {', '.join(known)}"))
+    stated = {f.trace.program for f in folded}
+    candidates = [t for t in candidates if {f"{t.algorithm}@{t.engine}"} == stated] or candidates
     known_share = recall if named else coverage
     scored = [
         (min(known_share(t, [(e.kind, e.label) for e in f.entries]) for f in folded), len(t.rows), -i)

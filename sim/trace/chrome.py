@@ -168,10 +168,13 @@ def _event_arrow(record: Record, to: int, pid: int, tid: int, ts: int) -> Iterat
     yield {**arrow, "ph": "f", "bp": "e", "pid": pid, "tid": tid, "ts": _us(ts)}
 
 
-def write(path: Path, records: Sequence[Record], label: str = "overlapsim") -> None:
-    """Writes the trace, gzipped if the name ends in ``.gz``; complete or not at all."""
+def write(path: Path, records: Sequence[Record], label: str = "overlapsim", program: str = "") -> None:
+    """Writes the trace, gzipped if the name ends in ``.gz``; complete or not at all.
+
+    ``program``: ``algorithm@engine`` of the step program, by whose names the operations go.
+    """
     partial = path.with_name(path.name + ".partial")
-    document = {"displayTimeUnit": "ns", "traceEvents": list(events(records, label))}
+    document = {"displayTimeUnit": "ns", "program": program, "traceEvents": list(events(records, label))}
     text = json.dumps(document, separators=(",", ":"))
     if path.suffix == ".gz":
         partial.write_bytes(gzip.compress(text.encode(), mtime=0))
