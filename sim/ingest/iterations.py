@@ -1,4 +1,4 @@
-"""Cuts a trace into decode iterations and folds the iterations of one call sequence into medians.
+"""Cuts a trace into decode iterations and folds the iterations of one call sequence into a typical one.
 
 An iteration is a list of entries in host program order: runtime calls of consequence and the opening and closing
 of annotations. Between two entries lies host work, described by its time and by what the profiler recorded in it
@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 
 from sim.errors import InputError, Problem
 from sim.ingest.kineto import HOW_TO_RECORD, Activity, ActivityKind, Call, CallKind, Trace
@@ -83,7 +84,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TracedProgram:
-    """Medians over the steady iterations of one trace."""
+    """The steady decode iteration of one trace: medians over its iterations, means if it is simulated."""
 
     trace: Trace
     batch: int
@@ -100,9 +101,15 @@ class TracedProgram:
 
     @property
     def cycle(self) -> float:
-        """Median of target start to target start of iterations that follow each other, microseconds."""
+        """Typical time from target start to target start of iterations that follow each other, microseconds."""
         pairs = pairwise(self.iterations)
-        return median(b.target_start - a.target_start for a, b in pairs if b.index == a.index + 1)
+        centre = centre_of(self.trace)
+        return centre([b.target_start - a.target_start for a, b in pairs if b.index == a.index + 1])
+
+
+def centre_of(trace: Trace) -> Callable[[Sequence[float]], float]:
+    """Mean for simulated traces, whose costs are stated as means; median where a profiler makes outliers."""
+    return fmean if trace.named else median
 
 
 def split(trace: Trace) -> list[Iteration]:
@@ -148,7 +155,7 @@ def split(trace: Trace) -> list[Iteration]:
 
 
 def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
-    """The steady decode iteration of ``trace``: one call sequence, medians of every figure.
+    """The steady decode iteration of ``trace``: one call sequence, the typical value of every figure.
 
     Args:
         batch: rows, where the trace's annotations do not say.
@@ -192,7 +199,7 @@ def fold(trace: Trace, batch: int | None = None) -> TracedProgram:
         )
     if problems or rows is None:
         raise InputError(problems)
-    return TracedProgram(trace, rows, steady, _medians(steady), first, notes)
+    return TracedProgram(trace, rows, steady, _typical(steady, centre_of(trace)), first, notes)
 
 
 def transients(iterations: list[Iteration]) -> int:
@@ -316,11 +323,11 @@ def _label(call: Call) -> str:
     return "memset" if first.kind is ActivityKind.MEMSET else first.name
 
 
-def _medians(iterations: list[Iteration]) -> list[Entry]:
+def _typical(iterations: list[Iteration], centre: Callable[[Sequence[float]], float]) -> list[Entry]:
     folded = []
     for column in zip(*(i.entries for i in iterations), strict=True):
         figures = {
-            name: median(getattr(e, name) for e in column)
+            name: centre([getattr(e, name) for e in column])
             for name in (
                 "offset",
                 "gap",
@@ -333,7 +340,5 @@ def _medians(iterations: list[Iteration]) -> list[Entry]:
                 "idle_before",
             )
         }
-        e = column[0]
-        kept = {"nodes": e.nodes, "stream": e.stream, "activity": e.activity, "waits_on": e.waits_on}
-        folded.append(Entry(e.kind, e.label, **kept, **figures))
+        folded.append(replace(column[0], **figures))
     return folded
