@@ -237,11 +237,15 @@ class Slots:
 
 
 def merged(checks: Iterable[HazardCheck]) -> list[dict[str, Any]]:
-    """The findings of several runs of one program as the result lists them: harmful first, then by count."""
+    """The findings of several runs of one program as the result lists them: harmful first, then by count.
+
+    Operations of one name and lane are one here, as when a decode and a prefill end with the same.
+    """
     total: dict[tuple[Any, ...], Finding] = {}
     for check in checks:
         for finding in check.findings.values():
-            key = (finding.kind, finding.buffer, finding.operations, finding.reason)
+            names = tuple((op.name, op.lane) for op in finding.operations)
+            key = (finding.kind, finding.buffer, names, finding.reason)
             known = total.get(key)
             if known is None:
                 total[key] = replace(finding)

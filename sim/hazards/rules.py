@@ -60,9 +60,9 @@ def judge(
 ) -> tuple[Severity, Reason]:
     """``first`` was issued before ``second``; ``access`` is the first one's, ``same_owner`` whether both act for
     one request (always true of buffers without rows)."""
-    if not same_owner:
-        if access.by_slot:
-            return Severity.HARMFUL, Reason.FOREIGN_SLOTS
+    if not same_owner and access.by_slot:
+        return Severity.HARMFUL, Reason.FOREIGN_SLOTS
+    if not same_owner and access.buffer == "req_to_token":
         early = waits_for_read_done and first.after_read_done and kind is HazardKind.WRITE_AFTER_READ
         return Severity.HARMFUL, Reason.TOO_EARLY_EVENT if early else Reason.RECYCLED_ROW
     if access.buffer == "swa_map":
