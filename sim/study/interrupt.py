@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -53,6 +54,9 @@ def without_interrupts() -> Iterator[None]:
 
     A signal mask would not do: starting a process pool sets it anew.
     """
+    if threading.current_thread() is not threading.main_thread():  # which alone may set, and hears, signals
+        yield
+        return
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

@@ -28,6 +28,7 @@ Section = Literal[
     "ranking",
     "throughput",
     "cycle",
+    "latency",
     "measured",
     "idle",
     "timelines",

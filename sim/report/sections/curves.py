@@ -34,7 +34,8 @@ def _section(data: StudyData, quantity: str, title: str, unit: str) -> Section:
             Figure(
                 f"{title.lower()}{i or ''}",
                 f"{title} over {x}{where}, one curve a variant, and its change from the reference",
-                f"{title}, {unit}, over {x}{where}. Left: means, that of {data.study.reference} with its pi95 as a band. "
+                f"{title}, {unit}, over {x}{where}. Left: means, that of {data.study.reference} with its pi95 as a "
+                "band. "
                 f"Right: paired change from {data.study.reference} with its pi95 as bars."
                 if changes
                 else f"{title}, {unit}, over {x}{where}, with pi95 as a band.",

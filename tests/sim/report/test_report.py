@@ -24,7 +24,7 @@ title = "Small"
 question = "What does the barrier cost?"
 scenario = "toy_dF"
 reference = "as declared"
-sections = ["differences", "cycle", "throughput", "measured", "idle", "timelines", "cells", "map"]
+sections = ["differences", "cycle", "throughput", "latency", "measured", "idle", "timelines", "cells", "map"]
 new_boots = true
 
 [set]
@@ -153,7 +153,7 @@ def test_every_figure_is_written_and_linked_and_says_where_it_comes_from(
 ) -> None:
     report = write(small, tmp_path).read_text()
     links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", report)
-    assert len(links) == 4 + 3 + 1  # differences, cycle, throughput, measured; timelines; idle
+    assert len(links) == 5 + 3 + 1  # differences, cycle, throughput, latency, measured; timelines; idle
     for link in links:
         assert (tmp_path / link).read_bytes().startswith(b"\x89PNG")
         assert (tmp_path / link.replace(".png", ".svg")).read_text().startswith("<?xml")

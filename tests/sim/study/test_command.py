@@ -123,7 +123,7 @@ def test_killed_in_the_middle_it_goes_on_from_there(
     write_study: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: signal.Signals
 ) -> None:
     out = tmp_path / "out"
-    values = ", ".join(str(n) for n in range(1, 31))
+    values = ", ".join(str(n) for n in range(1, 21))
     name = write_study(
         ("[1, 2]", f"[{values}]"),
         ('"run.replications" = 2', '"workload.output_tokens" = 400'),
@@ -143,7 +143,7 @@ def test_killed_in_the_middle_it_goes_on_from_there(
             os.killpg(process.pid, signal.SIGKILL)  # workers left behind
     said = log.read_text()
     kept = _stored(out / "results.sqlite")
-    total = 3 * 30 + 3
+    total = 3 * 20 + 3
     assert 5 <= kept < total
     if how is signal.SIGINT:
         assert process.returncode == 130
