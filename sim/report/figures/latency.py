@@ -19,7 +19,7 @@ def draw(
 ) -> Figure:
     """``latency``: variant -> mean, p50 and p99, ms, at each of ``values``. The variant ``banded`` (without one,
     every variant) has a band from p50 to p99."""
-    figure = canvas(6.5, 4.0)
+    figure = canvas(7.5, 4.4)
     axes = figure.subplots()
     for variant, line in latency.items():
         shown = [(a, t) for a, t in zip(values, line, strict=True) if t["mean"] is not None]
@@ -45,5 +45,5 @@ def draw(
     over(axes, x, values)
     axes.set_ylim(bottom=0)
     axes.set_ylabel("TPOT, ms")
-    figure.legend(loc="outside lower center", ncols=min(4, len(latency)))
+    figure.legend(loc="outside lower center", ncols=min(3, len(latency)))
     return figure
