@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.cases.predict import REPLICATIONS, Prediction, predict
 from sim.cases.schema import Case, load_cases
-from sim.cases.verdict import CLASSES, EDGES, Verdict, magnitude
+from sim.cases.verdict import CLASSES, EDGES, Verdict, magnitude, verdict
 from sim.config import paths
 from sim.config.declarations import load_profile_with_hash, parse_toml, read_bytes
 from sim.files import json_text, write_atomically
@@ -118,6 +118,8 @@ def _document(
     decided = [n for n in names if predicted[n].case.decidable]
     wrong = [n for n in decided if predicted[n].verdict is Verdict.DISAGREES]
     signs = sum(_same_sign(predicted[n]) for n in decided)
+    others = [predicted[n] for n in names if n not in decided and _comparable(predicted[n])]
+    alike = sum(_as_if_decidable(p) is Verdict.AGREES for p in others)
     sections = [
         Section("Rules, fixed beforehand", [_rules()]),
         Section("Decidable cases", [_figure(predicted), _decided(predicted, decided)]),
@@ -135,7 +137,9 @@ def _document(
         "when they made the edits it knows?",
         verdict=[
             f"{agree} of {decidable} decidable cases agree in sign and class of magnitude ({agree / decidable:.0%}); "
-            f"{signs} agree in sign alone; {len(names) - decidable} more are listed without a verdict.",
+            f"{signs} agree in sign.",
+            f"{len(names) - decidable} more are listed without a verdict; of the {len(others)} among them with a published "
+            f"and a predicted change, {alike} would agree.",
             "Everything predicted for a device other than the H200 rests on published figures and says so; nothing "
             "was measured there.",
         ],
@@ -282,6 +286,17 @@ def _changes(case: Case) -> str:
 
 def percent_or_dash(value: float | None) -> str:
     return percent(None if value is None else value / 100)
+
+
+def _comparable(p: Prediction) -> bool:
+    return p.change_percent is not None and p.case.change_percent is not None
+
+
+def _as_if_decidable(p: Prediction) -> Verdict:
+    published = p.case.published
+    return verdict(
+        True, p.change_percent, p.case.change_percent, published.low_percent, published.high_percent
+    )
 
 
 def _same_sign(p: Prediction) -> bool:
