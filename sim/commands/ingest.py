@@ -71,6 +71,7 @@ def command(
                 {
                     "what": c.what,
                     "time": c.time,
+                    "traced": c.traced,
                     "measured_us": round(c.measured, 1),
                     "simulated_us": round(c.simulated, 1),
                     "error": round(c.error, 6),

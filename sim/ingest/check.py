@@ -2,7 +2,8 @@
 
 Two comparisons for each trace and timing: in *profiled* time, simulating the traced host times under the traced
 configuration must give the traced cycle, target start to target start (does the program work like the engine?); and
-in unprofiled time, the profile must give the unprofiled cycle of the timings (are the costs right?).
+in unprofiled time, the profile must give the unprofiled cycle of the timings, at the host state that each row's own
+section medians show (are the costs right?).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sim.config.loader import load_resolved
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.errors import InputError, Problem
 from sim.ingest import assemble, device, own, toml_out
+from sim.ingest.condition import state_of
 from sim.ingest.deflate import no_inflation
 from sim.ingest.files import write_profile, write_program
 from sim.ingest.host import plan_stream_of
@@ -41,14 +43,17 @@ class Check:
     time: str  # "profiled" | "unprofiled"
     measured: float
     simulated: float
+    #: whether a trace at this batch was given; elsewhere the profile answers from other batches
+    traced: bool = True
 
     @property
     def error(self) -> float:
         return self.simulated / self.measured - 1
 
     def __str__(self) -> str:
+        where = f"{self.time} time" if self.traced else f"{self.time} time, no trace at this batch"
         return (
-            f"{self.what} ({self.time} time): measured {self.measured:,.0f} us, simulated {self.simulated:,.0f} us, "
+            f"{self.what} ({where}): measured {self.measured:,.0f} us, simulated {self.simulated:,.0f} us, "
             f"{self.error:+.2%}"
         )
 
@@ -59,7 +64,7 @@ def self_check(result: IngestResult) -> list[Check]:
 
 
 def refuse(checks: list[Check], limit: float = REFUSED) -> None:
-    """Raises InputError naming every check beyond ``limit``."""
+    """Raises InputError naming every check beyond ``limit``, where there is a trace."""
     problems = [
         Problem(
             c.what,
@@ -69,7 +74,7 @@ def refuse(checks: list[Check], limit: float = REFUSED) -> None:
             "look at the summary, or accept the profile explicitly",
         )
         for c in checks
-        if abs(c.error) > limit
+        if c.traced and abs(c.error) > limit
     ]
     if problems:
         raise InputError(problems)
@@ -84,20 +89,21 @@ def _traced(result: IngestResult) -> Iterator[Check]:
 
 
 def _unprofiled(result: IngestResult) -> Iterator[Check]:
-    """Rows of the traced configurations, at the mean context of each row's iterations."""
+    """Rows of the traced configurations, at each row's own host state and the mean context of its iterations."""
     planned = any(plan_stream_of(p).time for p in result.pieces)
     several = len({r.configuration for r in result.rows}) > 1
+    batches = {p.traced.batch for p in result.pieces}
     for row in _first_replicates(result.rows):
-        keys: dict[str, Any] = {"workload.concurrency": row.batch}
+        state = state_of(result.profile, result.pieces[0].template, row)
+        keys: dict[str, Any] = {"workload.concurrency": row.batch, "host_scale": state}
         if planned and ("plan" in row.configuration or not several):
             keys["prep_stream"] = "plan"
         accepted = row.figures.get("accepted_per_step", 1.0)
         count = row.figures.get("full_batch_cycles", 100.0)
         context = PROMPT + accepted * (device.DROPPED - device.LAG + (count - 1) / 2)
         simulated = cycle(result.profile, result.program, keys, context)
-        yield Check(
-            f"{row.engine} {row.configuration} at {row.batch}", "unprofiled", row["cycle_mean_us"], simulated
-        )
+        what = f"{row.engine} {row.configuration} at {row.batch}, host state {state:.2f}"
+        yield Check(what, "unprofiled", row["cycle_mean_us"], simulated, row.batch in batches)
 
 
 def _first_replicates(rows: list[Row]) -> list[Row]:

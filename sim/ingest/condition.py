@@ -54,7 +54,7 @@ def host_states(
     """
     states: dict[int, list[float]] = {}
     for row in _own(template, rows):
-        states.setdefault(row.batch, []).append(_state(profile, template, row, section))
+        states.setdefault(row.batch, []).append(state_of(profile, template, row, section))
     return {batch: round(median(values), 4) for batch, values in sorted(states.items())}
 
 
@@ -82,7 +82,7 @@ def read_state(resolved: Resolved, timings: Path) -> Reading:
     own = [r for r in own if ("plan" in r.configuration) == planned] or own
     own = [r for r in own if r.batch == resolved.scenario.workload.concurrency] or own
     section = _quiet_section(resolved)
-    values = [_state(resolved.profile, template, r, section) for r in own]
+    values = [state_of(resolved.profile, template, r, section) for r in own]
     return Reading(round(median(values), 4), section, own)
 
 
@@ -116,7 +116,7 @@ def _quiet_section(resolved: Resolved) -> str:
     return "schedule" if waits_in_launch and not waits_in_schedule else "run_batch"
 
 
-def _state(profile: DeviceProfile, template: Template, row: Row, section: str) -> float:
+def state_of(profile: DeviceProfile, template: Template, row: Row, section: str = "run_batch") -> float:
     """Measured over modelled time of a section. ``run_batch`` goes without resolve, where exact lengths wait."""
     modelled = sum(
         _at(profile, host_cost(s, template.label), row.batch)

@@ -16,6 +16,7 @@ from sim.ingest import assemble, device, host, own, policy_costs
 from sim.ingest.assemble import BATCHES, Totals
 from sim.ingest.deflate import Inflation, default_inflation, fit_inflation, no_inflation
 from sim.ingest.device import Context, Line
+from sim.ingest.host import plan_stream_of
 from sim.ingest.host_state import FEWEST_ROWS, HostStates, state_quantiles, within_run
 from sim.ingest.iterations import TracedProgram, fold
 from sim.ingest.kineto import HOW_TO_RECORD, Trace, read_trace
@@ -226,6 +227,7 @@ def _unprofiled(
     rows = read_timings(timings)
     engines = sorted({r.engine for r in rows})
     wanted = {hints[p.traced.trace.path].engine for p in pieces} - {""}
+    wanted = wanted or {e for e in engines if pieces[0].template.engine.endswith(e)}
     if len(engines) > 1 and len(wanted) != 1:
         raise InputError(
             Problem(
@@ -237,9 +239,9 @@ def _unprofiled(
         )
     engine = wanted.pop() if len(wanted) == 1 else engines[0]
     steady = [r for r in rows if r.engine == engine and r.phase == "steady"]
+    configurations = list(dict.fromkeys(r.configuration for r in steady))
     by_configuration = {
-        hints[p.traced.trace.path].configuration or (steady[0].configuration if steady else ""): p
-        for p in pieces
+        hints[p.traced.trace.path].configuration or _likely(configurations, p): p for p in pieces
     }
     steady = [r for r in steady if r.configuration in by_configuration]
     if not steady:
@@ -255,6 +257,13 @@ def _unprofiled(
             f"{len(steady)} rows of timings say little of the spread between boots: the H200 data set's is used"
         )
     return steady, states_of(steady, host.clean_sections(by_configuration))
+
+
+def _likely(configurations: list[str], p: Pieces) -> str:
+    """The configuration of a trace whose name does not say: by whether it shows a plan stream."""
+    planned = bool(plan_stream_of(p).time)
+    fitting = [c for c in configurations if ("plan" in c) == planned] or configurations
+    return fitting[0] if fitting else ""
 
 
 def _amounts(
@@ -316,7 +325,7 @@ def _host(
 def _schedule_total(
     pieces: list[Pieces], states: HostStates, amounts: Inflation, calls: Primitives, engine: str
 ) -> Totals:
-    planned = any(host.plan_stream_of(p).time for p in pieces)
+    planned = any(plan_stream_of(p).time for p in pieces)
     fenced = [p for p in pieces if host.waits_in_schedule(p)]
     value = host.at_batches(states, "schedule")
     if planned and fenced:
