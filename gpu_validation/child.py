@@ -24,12 +24,13 @@ from sim.files import write_atomically
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("kind", choices=["calibrate", "validate"])
+    parser.add_argument("kind", choices=["calibrate", "validate", "races"])
     parser.add_argument("--raw", type=Path, required=True)
     parser.add_argument("--start", type=int, required=True)
     parser.add_argument("--backend", choices=["torch", "cpu"], required=True)
     parser.add_argument("--models", required=True)
     parser.add_argument("--algorithm", default="dflash")
+    parser.add_argument("--semantics", default="cuda")
     parser.add_argument(
         "--deadline", type=float, required=True, help="process clock at which to stop, epoch s"
     )
@@ -57,7 +58,8 @@ class Start:
         torch.set_grad_enabled(False)
         torch.set_num_threads(1)
         self.given = given
-        self.load = settings.DEVICE if given.backend == "torch" else settings.STAND_IN
+        self.load = settings.load_of(given.backend)
+        self.races = settings.races_of(given.backend)
         self.backend = open_backend(given.backend)
         check_idle(self.backend)
         self.device = describe(self.backend)
@@ -65,6 +67,9 @@ class Start:
 
     def run(self) -> None:
         given = self.given
+        if given.kind == "races":
+            self._races()
+            return
         if given.kind == "calibrate":
             self._piece("primitives", self._primitives)
         for model in given.models.split(","):
@@ -99,6 +104,21 @@ class Start:
         samples, state, _ = self.host.steadily(lambda: primitives(self.backend))
         return {"samples": samples, "host_us": state}
 
+    def _races(self) -> None:
+        from gpu_validation.device.stand_in import StandIn, prefer
+        from gpu_validation.validate.races import Races, race_runs
+
+        if not self.backend.real:
+            # Everything in program order races nowhere: let preparation run ahead as far as the events allow.
+            self.backend = StandIn(prefer("schedule", "plan", "d2h", "copy", "forward"))
+        self.load = self.races.calibration
+        self._piece("primitives", self._primitives)
+        built = self._build(self.races.model)
+        self._piece("calibration", partial(self._calibrated, built))
+        races = Races(built, self.races)
+        for run in race_runs(self.races):
+            self._piece(run.name, partial(races.measure, run, self.host, self._say))
+
     def _build(self, model: str) -> Any:
         from gpu_validation.device.guard import check_memory
         from gpu_validation.runtime.build import Built
@@ -117,9 +137,12 @@ class Start:
         return built
 
     def _calibrate(self, model: str) -> dict[str, Any]:
+        return self._calibrated(self._build(model))
+
+    def _calibrated(self, built: Any) -> dict[str, Any]:
         from gpu_validation.calibrate.measure import measure_model
 
-        return measure_model(self._build(model), self.load, self.host, self._say)
+        return measure_model(built, self.load, self.host, self._say)
 
     def _validate(self, model: str) -> None:
         from gpu_validation.validate.measure import measure_block
@@ -133,7 +156,16 @@ class Start:
                 built = self._build(model)
             self._piece(
                 f"{model}-c{concurrency}",
-                partial(measure_block, built, concurrency, self.load, self.given.start, self.host, self._say),
+                partial(
+                    measure_block,
+                    built,
+                    concurrency,
+                    self.load,
+                    self.given.semantics,
+                    self.given.start,
+                    self.host,
+                    self._say,
+                ),
             )
 
 

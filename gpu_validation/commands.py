@@ -111,6 +111,10 @@ def validate_command(
     device: Annotated[
         str, typer.Option(metavar="NAME", help="The calibrated device: profiles are NAME_suite*.toml.")
     ] = "h200",
+    semantics: Annotated[
+        Literal["cuda", "hip"],
+        typer.Option(help="Platform whose order of operations is forced, whatever the device."),
+    ] = "cuda",
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and report go.")] = Path(
         "gpu_validation_report"
     ),
@@ -123,7 +127,7 @@ def validate_command(
     from sim.config import paths
     from sim.files import json_text, write_atomically
 
-    asked = Asked("validate", backend, algorithm, models_of(models, backend), starts)
+    asked = Asked("validate", backend, algorithm, models_of(models, backend), starts, semantics)
     _check_folder(out, "--out")
     source = configs or paths.folder("devices").parent
     missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
@@ -135,6 +139,36 @@ def validate_command(
     print(f"{len(verdicts)} claims: " + ", ".join(f"{n} {v}" for v, n in counts.items()))
     _say_missing(missing)
     if counts["fails"]:
+        raise typer.Exit(1)
+
+
+@app.command("races")
+def races_command(
+    backend: Backend = "torch",
+    algorithm: Algorithm = "dflash",
+    budget: Budget = 240,
+    raw: Raw = Path("gpu_races_raw"),
+    fresh: Fresh = False,
+    measured: NoDevice = False,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where results and report go.")] = Path(
+        "gpu_races_report"
+    ),
+) -> None:
+    """Provoke races over a recycled request row under every policy, and compare with what the model calls safe."""
+    need_torch()
+    from gpu_validation import settings
+    from gpu_validation.starts import Asked, measure
+    from gpu_validation.validate.race_results import results, write
+    from sim.files import json_text, write_atomically
+
+    asked = Asked("races", backend, algorithm, ("races",), 1)
+    _check_folder(out, "--out")
+    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    found = results(raw, algorithm, settings.races_of(backend), _command(), out)
+    write_atomically(out / "results.json", json_text(found))
+    print(f"wrote {write(found, out)}")
+    _say_missing(missing)
+    if any(run["verdict"] == "fails" for run in found["runs"]):
         raise typer.Exit(1)
 
 

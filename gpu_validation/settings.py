@@ -51,6 +51,49 @@ class Load:
         )
 
 
+@dataclass(frozen=True)
+class RaceLoad:
+    """Runs that provoke races: every other prompt is short, the others begin with a shared prefix that is longer than
+    a short request ever gets; a pool row for each client and no more."""
+
+    model: str
+    short: int
+    prefix: int
+    suffix: int
+    #: output tokens of request 0, 1, …, starting over
+    outputs: tuple[int, ...]
+    concurrency: int
+    mean_accepted: float
+    requests: int
+    #: more and more host work before a row is rewritten
+    held_us: tuple[float, ...]
+    block: int | None = None
+
+    @property
+    def prompts(self) -> tuple[int, ...]:
+        """Prompt tokens of request 0, 1, …, starting over."""
+        return self.prefix + self.suffix, self.short
+
+    @property
+    def calibration(self) -> Load:
+        """A load to calibrate the same engine with."""
+        return Load(
+            prompt=max(self.prompts),
+            output=4 * max(self.outputs),
+            batches=(1, self.concurrency),
+            work=HostWork(),
+            validated={},
+            block=self.block,
+        )
+
+    def workload(self, block: int, requests: int) -> Workload:
+        drafts = block - 1
+        p = geometric_probability(min(self.mean_accepted, drafts), drafts)
+        acceptance = PerPositionAcceptance([p] * drafts, drafts)
+        prompts, outputs = Lengths(listed=list(self.prompts)), Lengths(listed=list(self.outputs))
+        return Workload(requests, prompts, outputs, acceptance, RunKey(SEED, 0))
+
+
 #: graphs exist for the calibrated batches alone; other batches run padded, which puts the padding model to the test
 DEVICE = Load(
     prompt=128,
@@ -68,3 +111,35 @@ STAND_IN = Load(
     validated={"tiny": (1, 2, 4)},
     block=3,
 )
+RACES = RaceLoad(
+    model="race",
+    short=8,
+    prefix=256,
+    suffix=16,
+    outputs=(61, 47, 73, 59, 67),
+    concurrency=4,
+    mean_accepted=1.5,
+    requests=1800,
+    held_us=(100, 200, 300, 400, 600),
+)
+STAND_IN_RACES = RaceLoad(
+    model="tiny",
+    short=3,
+    prefix=40,
+    suffix=4,
+    outputs=(11, 7, 13),
+    concurrency=2,
+    mean_accepted=1.0,
+    requests=64,
+    held_us=(5000,),
+    block=3,
+)
+
+
+def load_of(backend: str) -> Load:
+    """The load of a backend, by its name on the command line."""
+    return DEVICE if backend == "torch" else STAND_IN
+
+
+def races_of(backend: str) -> RaceLoad:
+    return RACES if backend == "torch" else STAND_IN_RACES

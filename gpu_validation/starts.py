@@ -39,14 +39,21 @@ class Asked:
     algorithm: str
     models: tuple[str, ...]
     starts: int
+    #: platform whose order of operations is forced
+    semantics: str = "cuda"
 
     @property
     def load(self) -> settings.Load:
-        return settings.DEVICE if self.backend == "torch" else settings.STAND_IN
+        return settings.load_of(self.backend)
 
     def names(self, start: int) -> list[str]:
         """Files of all pieces of a start."""
-        if self.kind == "calibrate":
+        if self.kind == "races":
+            from gpu_validation.validate.races import race_runs  # needs torch
+
+            runs = race_runs(settings.races_of(self.backend))
+            pieces = ["primitives", "calibration", *(run.name for run in runs)]
+        elif self.kind == "calibrate":
             pieces = ["primitives", *self.models]
         else:
             pieces = [f"{m}-c{c}" for m in self.models for c in self.load.validated[m]]
@@ -58,17 +65,19 @@ class Asked:
 
     def settings(self) -> dict[str, Any]:
         """What pieces in one folder must share."""
+        load = settings.races_of(self.backend) if self.kind == "races" else self.load
         return {
             "kind": self.kind,
             "backend": self.backend,
             "algorithm": self.algorithm,
-            "load": repr(self.load),
+            "semantics": self.semantics,
+            "load": repr(load),
         }
 
 
 def models_of(given: str | None, backend: str) -> tuple[str, ...]:
     """Models by name, all of the backend's by default. Raises InputError naming the known ones."""
-    known = (settings.DEVICE if backend == "torch" else settings.STAND_IN).validated
+    known = settings.load_of(backend).validated
     names = tuple(given.split(",")) if given else tuple(known)
     wrong = [n for n in names if n not in known]
     if wrong:
@@ -123,6 +132,7 @@ def _run(asked: Asked, raw: Path, start: int, deadline: float) -> None:
         *(sys.executable, "-m", "gpu_validation.child", asked.kind),
         *("--raw", str(raw), "--start", str(start), "--deadline", f"{deadline:.0f}"),
         *("--backend", asked.backend, "--algorithm", asked.algorithm, "--models", ",".join(asked.models)),
+        *("--semantics", asked.semantics),
     ]
     package = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH")) if p)

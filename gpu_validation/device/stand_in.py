@@ -128,7 +128,11 @@ class StandInEvent:
             self._device.run_until(self.point)
 
     def query(self) -> bool:
-        return self.point is None or self.point.done
+        """The device goes on by itself: each look finds it one item further."""
+        if self.point is None or self.point.done:
+            return True
+        self._device.go_on()
+        return False
 
     def elapsed_time(self, later: StandInEvent) -> float:
         if self.point is None or later.point is None or not (self.point.done and later.point.done):
@@ -168,6 +172,13 @@ class StandIn(Backend):
         if self._chooser is None:
             self._run(lambda: False)
 
+    def go_on(self) -> bool:
+        """Execute one allowed item; False if there is none."""
+        ready = [s for s in self._streams if s.ready()]
+        if ready:
+            (self._chooser(ready) if self._chooser is not None else ready[0]).step()
+        return bool(ready)
+
     def run_until(self, point: _Point) -> None:
         """Execute allowed work until ``point`` is reached. Raises WaitError if it never can be."""
         self._run(lambda: point.done)
@@ -178,11 +189,8 @@ class StandIn(Backend):
             )
 
     def _run(self, done: Callable[[], bool]) -> None:
-        while not done():
-            ready = [s for s in self._streams if s.ready()]
-            if not ready:
-                return
-            (self._chooser(ready) if self._chooser is not None else ready[0]).step()
+        while not done() and self.go_on():
+            pass
 
     def stream(self, name: str) -> StandInStream:
         stream = StandInStream(self, name)

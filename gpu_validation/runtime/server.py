@@ -65,6 +65,8 @@ class Launched:
 
     number: int
     requests: tuple[int, ...]
+    #: their pool rows
+    rows: tuple[int, ...]
     prefill: bool
     #: mean committed tokens a request at launch, prompt included; filled when the result is known
     context: float = 0.0
@@ -255,8 +257,15 @@ class Server:
             bound=bound,
             host_rows=host_rows,
         )
-        self.launches.append(Launched(step.number, tuple(r.index for r in requests), False))
+        self._launching(step, requests)
         return step
+
+    def _launching(self, step: Step, requests: Sequence[Request]) -> None:
+        """Into the books."""
+        indices = tuple(r.index for r in requests)
+        self.launches.append(
+            Launched(step.number, indices, tuple(r.row for r in requests), step.batch.prefill)
+        )
 
     def _fill(self, group: Group, requests: Sequence[Request]) -> tuple[list[int], int]:
         """Write the group's lists; returns pool rows and the longest length a row may have."""
@@ -391,7 +400,7 @@ class Server:
             group.lengths,
             host_rows=[r.row for r in requests],
         )
-        self.launches.append(Launched(step.number, tuple(r.index for r in requests), True))
+        self._launching(step, requests)
         self.barrier.launching()
         self.lap(RUN_BATCH)
         self._enter_forward()

@@ -65,6 +65,8 @@ SHAPES = {
         _qwen3("0.6b", 28, 1024, 16, 3072),
         # For tests on a device: the kernels' real tile shapes, little else.
         ModelShape("small", 4, 256, 8, 2, 64, 512, 1009, 2, (0, 2)),
+        # For races: a small target with a drafter that takes several times as long.
+        ModelShape("race", 4, 256, 8, 2, 64, 512, 1009, 32, (0, 2)),
         # For ordinary tests: everything the others have, in a thousandth of the time.
         ModelShape("tiny", 3, 32, 4, 2, 8, 48, 61, 2, (0, 1), torch.float32),
     )

@@ -27,19 +27,28 @@ SECOND_VISIT_S = 12.0
 
 
 def measure_block(
-    built: Built, concurrency: int, load: settings.Load, start: int, host: HostState, say: Say
+    built: Built,
+    concurrency: int,
+    load: settings.Load,
+    semantics: str,
+    start: int,
+    host: HostState,
+    say: Say,
 ) -> dict[str, Any]:
-    """Cycles, contexts and throughput of every configuration, each visit one entry; and the forward's own time."""
+    """Cycles, contexts and throughput of every configuration, each visit one entry; and the forward's own time.
+
+    ``semantics``: the platform whose order of operations all of them take.
+    """
     names = list(CONFIGURATIONS)
     if start % 2:
         names.reverse()
 
     def visit(name: str) -> dict[str, Any]:
-        entry, state, repeated = host.steadily(lambda: _visit(built, name, concurrency, load))
+        entry, state, repeated = host.steadily(lambda: _visit(built, name, concurrency, load, semantics))
         return {**entry, "host_us": state, "repeated": repeated}
 
     # One run nobody keeps: clocks, caches and lazily loaded code settle.
-    _visit(built, names[0], concurrency, load)
+    _visit(built, names[0], concurrency, load, semantics)
     visits = [visit(name) for name in names]
     if sum(v["duration_ns"] for v in visits) < SECOND_VISIT_S * 1e9:
         visits += [visit(name) for name in reversed(names)]
@@ -53,15 +62,16 @@ def measure_block(
         "model": built.setting.shape.name,
         "algorithm": built.worker.name,
         "concurrency": concurrency,
+        "semantics": semantics,
         "visits": visits,
         "spans": spans,
     }
 
 
-def _visit(built: Built, name: str, concurrency: int, load: settings.Load) -> dict[str, Any]:
+def _visit(built: Built, name: str, concurrency: int, load: settings.Load, semantics: str) -> dict[str, Any]:
     record = run_once(
         built,
-        policies_of(CONFIGURATIONS[name]),
+        policies_of(CONFIGURATIONS[name], semantics),
         load.workload(built.setting.block, concurrency),
         RunOptions(concurrency, work=load.work),
     )

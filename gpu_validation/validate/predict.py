@@ -18,13 +18,14 @@ from sim.stats.paired import paired
 
 
 def scenario_keys(
-    cell: Cell, configuration: str, device: str, algorithm: str, load: settings.Load
+    cell: Cell, configuration: str, device: str, algorithm: str, load: settings.Load, semantics: str
 ) -> dict[str, Any]:
     """The scenario that a measured run is: same policies, load, graph batches and luck."""
     return {
         "device": device,
         "algorithm": algorithm,
         **CONFIGURATIONS[configuration],
+        "platform": semantics,
         "serving": {
             "max_running_requests": load.sizes.rows,
             "graph_batches": list(load.batches),
@@ -43,8 +44,10 @@ def scenario_keys(
 class Predictions:
     """Results of the model by cell and configuration, computed once. ``configs`` holds devices/ and algorithms/."""
 
-    def __init__(self, configs: Path, device: str, algorithm: str, load: settings.Load):
-        self._configs, self._device, self._load = configs, device, load
+    def __init__(
+        self, configs: Path, device: str, algorithm: str, load: settings.Load, semantics: str = "cuda"
+    ):
+        self._configs, self._device, self._load, self._semantics = configs, device, load, semantics
         self._program = configs / "algorithms" / f"{algorithm}@{ENGINE}.toml"
         self._results: dict[tuple[Cell, str], Mapping[str, Any]] = {}
         self._profiles: dict[str, str] = {}
@@ -62,7 +65,7 @@ class Predictions:
                     "Calibrate first, or name the folder with --configs and the device with --device.",
                 )
             )
-        keys = scenario_keys(cell, configuration, str(path), str(self._program), self._load)
+        keys = scenario_keys(cell, configuration, str(path), str(self._program), self._load, self._semantics)
         return resolve(Scenario.model_validate(keys))
 
     def result(self, cell: Cell, configuration: str) -> Mapping[str, Any]:

@@ -157,6 +157,7 @@ def _provenance(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         ("command", f"`{results['command']}`"),
         *((f"device: {k}", v) for k, v in results["device"].items()),
+        ("order of operations", results["semantics"]),
         *((f"profile `{name}`", f"sha256 `{sha}`") for name, sha in results["profiles"].items()),
         ("version", f"overlapsim {results['version']}"),
     ]

@@ -30,19 +30,21 @@ def results(
         )
         raise InputError(problem)
     cells = measured_cells(blocks)
-    predictions = Predictions(configs, device, algorithm, load)
+    semantics = blocks[0]["semantics"]
+    predictions = Predictions(configs, device, algorithm, load, semantics)
     judged = judge(cells, predictions)
     return {
         "command": command,
         "version": package_version(),
         "device": blocks[0]["device"],
+        "semantics": semantics,
         "starts": len({b["start"] for b in blocks}),
         "date": max(b["date"] for b in blocks),
         "profiles": predictions.profiles,
         "fitted": [f"{m.cell.name}-{CALIBRATED}" for m in cells if m.cell.concurrency in load.batches],
         "scenarios": {
             f"{m.cell.name}-{name}": scenario_keys(
-                m.cell, name, profile_name(device, m.cell.model), algorithm, load
+                m.cell, name, profile_name(device, m.cell.model), algorithm, load, semantics
             )
             for m in cells
             for name in CONFIGURATIONS
