@@ -138,8 +138,8 @@ def _document(
         verdict=[
             f"{agree} of {decidable} decidable cases agree in sign and class of magnitude ({agree / decidable:.0%}); "
             f"{signs} agree in sign.",
-            f"{len(names) - decidable} more are listed without a verdict; of the {len(others)} among them with a published "
-            f"and a predicted change, {alike} would agree.",
+            f"{len(names) - decidable} more are listed without a verdict; of the {len(others)} among them with a "
+            f"published and a predicted change, {alike} would agree.",
             "Everything predicted for a device other than the H200 rests on published figures and says so; nothing "
             "was measured there.",
         ],
