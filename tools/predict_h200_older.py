@@ -364,9 +364,9 @@ def both(data: Path) -> dict[str, Any]:
             "source is used: the order of its operations, its fence, direct carry, results copied on the forward "
             f"stream, {TENSORS[0]} CPU tensors written for each request where 0.5.15 writes {TENSORS[1]} (so "
             f"preparation grows with the batch by {TENSORS[0]}/{TENSORS[1]} of 0.5.15's), and a head of "
-            f"{HEAD_LAUNCHES} eager launches (each at the mean of the section it is in; its device time is in 0.5.15's "
-            "draft graph). The host states are those of 0.5.15's rows; the conditioned column does use the timings of "
-            "its own boot. Nothing in `pi95` stands for the transfer between releases.",
+            f"{HEAD_LAUNCHES} eager launches (each at the mean of the section it is in; its device time is in "
+            "0.5.15's draft graph). The host states are those of 0.5.15's rows; the conditioned column does use the "
+            "timings of its own boot. Nothing in `pi95` stands for the transfer between releases.",
             "predictions": plain,
             "budget": budget(plain),
         },
