@@ -334,7 +334,9 @@ def _blind_blocks(blind: dict[str, Any], profile: DeviceProfile) -> list[Block]:
     names = "; ".join(dict.fromkeys(r["variant"] for r in wide))
     return [
         f"Made on {blind['date']} before anyone here had seen a measured value, and not edited since: "
-        "[blind.md](blind.md), `blind.json`, `blind.csv`. A test holds their hashes.",
+        "[blind.md](blind.md), `blind.json`, `blind.csv`. A test holds their hashes. Later versions make the same "
+        "cycles from the same command; the idle time that blind.md calls `launch_lag`, of launches behind the wait, "
+        "they give to the wait (`publish_sync`).",
         Figure(
             "blind",
             "Predicted difference of each variant to the default over concurrency",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,10 +14,12 @@ from types import ModuleType
 import pytest
 
 from sim.config.declarations import load_profile, load_program
+from sim.config.loader import load_resolved
 from sim.ingest.check import cycle
 from sim.ingest.condition import host_states
 from sim.ingest.sglang_dflash import V0514, V0515
 from sim.ingest.timings import Row, read_timings
+from sim.replication import Replication
 from tests.sim.ingest.conftest import DATA, ROOT
 
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -96,6 +99,29 @@ def test_states_of_a_quiet_boot_lie_below_those_of_a_slow_one(rows: list[Row]) -
     )
     assert all(quiet[b] < slow[b] for b in BATCHES)
     assert slow[16] == pytest.approx(1.58, abs=0.03)
+
+
+def test_a_window_is_the_iterations_that_a_measured_run_averages(rows: list[Row]) -> None:
+    sys.path.insert(0, str(ROOT / "tools"))
+    from h200_window import windows
+
+    for window in windows(rows):
+        resolved = load_resolved("h200_dflash", {**window.keys(), "run.replications": 1})
+        run = Replication(resolved, 0).run()
+        assert run.books.cycles.count == window.cycles
+        steps = run.books.row_steps
+        assert run.books.accepted_drafts / steps + 1 == pytest.approx(window.tokens_per_step, abs=0.005)
+
+
+def test_the_reported_predictions_of_the_older_release_keep_the_limits_asked_for() -> None:
+    stored = json.loads((ROOT / "reports" / "h200_predictions" / "older_release.json").read_text())
+    predictions = stored["borrowing"]["predictions"]
+    for configuration, limit in (("plan_stream", 0.015), ("default", 0.035)):
+        own = [p for p in predictions if p["configuration"] == configuration]
+        assert [p["concurrency"] for p in own] == list(BATCHES)
+        assert max(abs(p["error"]) for p in own) <= limit
+        assert sum(abs(p["error"]) <= 0.02 for p in own) >= 4
+        assert all(p["inside"] and p["half_width_us"] <= p["half_width_limit_us"] for p in own)
 
 
 def test_every_cost_says_where_it_comes_from() -> None:
