@@ -110,7 +110,9 @@ class Machine:
         self._floor_link = [-1] * len(STREAMS)
         self._tail_cause = [_LAUNCH_LAG] * len(STREAMS)
         self._events: dict[str, EventState] = {}
+        #: why the host last blocked, and how much of the delay no idle time has been given to yet, ns
         self._host_cause = _OTHER
+        self._owed = 0
         self._wake = costs.scalar(WAKE, host=True)
         self._hop = costs.scalar("hop.cross_stream", host=False)
         self._launch = costs.scalar("hop.launch", host=False)
@@ -133,7 +135,7 @@ class Machine:
         code = []
         for i, p in enumerate(primitives):
             cause = _INHERIT if p.cause is None else _CODE[p.cause]
-            if prefill and p.act is not Act.SYNC:
+            if prefill and p.cause is not Cause.COPY_DONE:  # the wait for a result belongs to its processing
                 cause = _PREFILL
             stream = -1 if p.stream is None else _STREAM[p.stream]
             mark = (_LEAD if i == marked else 0) | (_TIMED if i in timed else 0)
@@ -162,7 +164,9 @@ class Machine:
                 now += durations[i]
                 end_before = free[s]
                 start = now + launch_latency
-                why = self._host_cause if cause == _INHERIT else cause
+                why = cause
+                if cause == _INHERIT:
+                    why = self._host_cause if self._owed else _LAUNCH_LAG
                 if end_before >= start:
                     start, why = end_before, tail_cause[s]
                 if floor[s] > start:
@@ -172,10 +176,19 @@ class Machine:
                     if self.forward_started is None:
                         self.forward_started = start
                     elif start > end_before:
-                        idle[why] += start - end_before
+                        late = start - end_before
                         if start == now + launch_latency:
-                            self.exposed += start - end_before
-                    self._host_cause = _LAUNCH_LAG
+                            self.exposed += late
+                            if cause == _INHERIT:
+                                owed = min(late, self._owed)
+                                self._owed -= owed
+                                idle[self._host_cause] += owed
+                                late -= owed
+                                idle[_LAUNCH_LAG] += late
+                            else:
+                                idle[why] += late
+                        else:
+                            idle[why] += late
                     self.busy += durations[n + i]
                 free[s] = end = start + durations[n + i]
                 tail_cause[s] = why
@@ -222,6 +235,7 @@ class Machine:
                     wake = step.wakes.get(i, self._wake)
                     yield self.env.timeout(event.time + wake - self.env.now)
                     self.blocked += event.time - now
+                    self._owed = int(self.env.now) - now
                     now = int(self.env.now)
                     self._host_cause = cause if cause != _INHERIT else event.cause
                 else:
@@ -264,7 +278,8 @@ class Machine:
     def wait_for_work(self, arrival: simpy.Event) -> Generator[simpy.Event, None, None]:
         """The host has nothing to do until something arrives; idle time from here on is nobody's fault."""
         yield arrival
-        self.blocked += int(self.env.now) - self.now
+        self._owed = int(self.env.now) - self.now
+        self.blocked += self._owed
         self.now = int(self.env.now)
         self._host_cause = _OTHER
 

@@ -2,7 +2,7 @@
 
 An operation that starts at once after the one before it inherits that one's cause; a stream wait gives its own
 cause or hands on what held up the event; a launch that comes late blames the synchronisation that last blocked the
-host since the previous forward launch, else launching itself.
+host for as much idle time as the host was blocked, and launching itself for the rest.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Attribution:
     def __init__(self) -> None:
         self._causes: dict[Slot, Cause] = {}
         self._host = Cause.OTHER
+        #: delay of the last block that no idle time has been given to yet, ns
+        self._owed = 0
         self._started = False
 
     def turn(self, weighted: Weighted, values: Sequence[int]) -> tuple[dict[int, tuple[int, Cause]], Idle]:
@@ -83,10 +85,11 @@ class Attribution:
         if late > 0:
             idle.blocked += late
             self._host = event.cause or causes[event.source]
+            self._owed = weighted.time(values, j) - weighted.time(values, arrived.source)
 
     def _cause(self, arc: Arc, causes: dict[int, Cause]) -> Cause:
         if arc.role is Role.LAUNCH:
-            return arc.cause or self._host
+            return arc.cause or (self._host if self._owed else Cause.LAUNCH_LAG)
         if arc.role is Role.WAIT:
             return arc.cause or causes[arc.source]
         return causes[arc.source]
@@ -94,11 +97,16 @@ class Attribution:
     def _count(self, idle: Idle, arc: Arc, gap: int, runs: int, cause: Cause) -> None:
         idle.busy += runs
         if gap > 0 and self._started:
-            idle.by_cause[cause] = idle.by_cause.get(cause, 0) + gap
             if arc.role is Role.LAUNCH:
                 idle.exposed += gap
+                if arc.cause is None and self._owed:
+                    owed = min(gap, self._owed)
+                    self._owed -= owed
+                    idle.by_cause[cause] = idle.by_cause.get(cause, 0) + owed
+                    gap, cause = gap - owed, Cause.LAUNCH_LAG
+            if gap:
+                idle.by_cause[cause] = idle.by_cause.get(cause, 0) + gap
         self._started = True
-        self._host = Cause.LAUNCH_LAG
 
 
 def _binding(weighted: Weighted, values: Sequence[int], j: int) -> Arc:

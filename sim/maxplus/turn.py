@@ -121,8 +121,10 @@ class FixedBatch:
     ) -> list[tuple[Primitive, Share | None, Share | None]]:
         if not situation.prefill:
             return self._shares(primitives, self.batch, None, late)
-        # Whatever idles in a prefill iteration idles because of the prefill.
-        primitives = [p if p.act is Act.SYNC else replace(p, cause=Cause.PREFILL) for p in primitives]
+        # Whatever idles in a prefill iteration idles because of the prefill; the wait for a result is its own cause.
+        primitives = [
+            p if p.cause is Cause.COPY_DONE else replace(p, cause=Cause.PREFILL) for p in primitives
+        ]
         return self._shares(primitives, self.batch, self.batch * self.prompt_tokens, late)
 
     def _shares(

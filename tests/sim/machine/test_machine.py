@@ -140,7 +140,7 @@ def test_an_event_already_met_costs_the_host_only_its_call() -> None:
     assert m.blocked == 0
 
 
-def test_idle_after_a_host_wait_belongs_to_the_wait_then_to_launch_lag() -> None:
+def test_idle_belongs_to_the_last_host_wait_for_as_long_as_that_blocked_the_host() -> None:
     m = run(
         machine(),
         launch("a", "short"),
@@ -150,8 +150,9 @@ def test_idle_after_a_host_wait_belongs_to_the_wait_then_to_launch_lag() -> None
         host(),
         launch("c", "short"),
     )
-    # a: 3..7, wake 12, b launched 14 starts 15..19, c launched 26 starts 27
-    assert idle(m) == {"publish_sync": 8, "launch_lag": 8}
+    # a: 3..7; the host is blocked from 2 to 12; b is launched at 14, starts at 15: 8 µs of those 10
+    # c is launched at 26, starts at 27 after b's end at 19: the other 2, and 6 of launching
+    assert idle(m) == {"publish_sync": 10, "launch_lag": 6}
 
 
 def test_a_record_with_nothing_behind_a_wait_is_met_when_the_wait_is() -> None:
@@ -192,6 +193,12 @@ def test_a_graph_runs_at_the_padded_batch_and_shares_context_over_its_rows() -> 
     m.env.run(until=m.env.process(m.run(step, 10, 0)))
     # 200 at the padded batch; four of eight rows hold context: 10 tokens × 2 µs × 4/8
     assert m.free[0] == (3 + 200 + 10) * US
+
+
+def test_a_context_floor_is_what_a_graph_keeps_of_its_slope_when_rows_are_empty() -> None:
+    cost = Cost(value=100.0, batch=(1, 8), per_context=2.0, context_floor=(0.0, 0.5), status="exact")
+    assert [cost.reading(8, filled) for filled in (8, 4, 2)] == [1.0, 0.75, 0.625]
+    assert cost.reading(1, 1) == 1.0
 
 
 def test_noise_is_keyed_by_cost_and_iteration_and_has_mean_one() -> None:
