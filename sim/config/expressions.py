@@ -4,9 +4,9 @@
 (rows), ``tokens`` (rows × block), ``context`` (mean committed tokens a request), ``block_size`` and the program's own
 ``[parameters]`` are numbers. Allowed are ``+ - * /``, parentheses, ``min``, ``max`` and ``ceil``.
 
-``at(name, rows)`` is a cost at another number of rows, ``without_context(name, rows)`` the same at context 0: what was
-measured at one block size can so be asked at another with as many tokens. A name that Python would not read goes in
-quotes. Nothing is ever executed: the text is parsed and its tree walked.
+``at(name, rows)`` is a cost at another number of rows, ``without_context(name, rows)`` the same at context 0: what
+was measured at one block size can so be asked at another with as many tokens. A name that Python would not read
+goes in quotes. Nothing is ever executed: the text is parsed and its tree walked.
 
 Every solver knows costs as tables over batch, linear in tokens and context (:class:`~sim.config.profile.Cost`), so
 that is what an expression becomes: exact at every batch, refused where it is not linear in the other two.

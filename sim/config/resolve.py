@@ -156,6 +156,11 @@ class _Filling:
         if width.kind == "chain" and given.block_size is not None:
             draft_steps, steps_reason = given.block_size - 1, "block_size - 1, as in every chain"
         self._fill("block_size", block_size, block_reason)
+        if self.program.status == "measured" and self.values["block_size"] != width.block_size:
+            self.notes.append(
+                f"block_size {self.values['block_size']}: the program's costs were measured at {width.block_size} "
+                "positions a row and do not follow the block; a declared algorithm can price other blocks"
+            )
         self._fill("draft_steps", draft_steps, steps_reason)
         self._fill("topk", width.topk, self.declared)
         for key in ("draft_steps", "topk"):

@@ -1,5 +1,4 @@
 """Exit statuses, what is printed where, and that wrong input leaves nothing behind."""
-# ruff: noqa: E501 (messages stand here as they are printed)
 
 from __future__ import annotations
 

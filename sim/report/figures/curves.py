@@ -21,8 +21,10 @@ def draw(
     change_label: str,
     banded: str | None,
 ) -> Figure:
-    """Left the quantity, the curve of variant ``banded`` with a band of ``pi95`` (without changes: every curve); right the paired
-    change with bars of its ``pi95``, in per cent."""
+    """Left the quantity, the curve of variant ``banded`` with a band of ``pi95`` (without changes: every curve).
+
+    Right the paired change with bars of its ``pi95``, in per cent.
+    """
     figure = canvas(9.5, 4.4)
     panels = figure.subplots(1, 2 if changes else 1, squeeze=False)[0]
     left = panels[0]

@@ -13,7 +13,9 @@ def test_the_mean_interval_covers_the_mean_about_95_percent_of_the_time(noise: s
     rng = np.random.default_rng(1)
     draw = rng.normal(10, 1, (4000, 5)) if noise == "normal" else rng.lognormal(0, 0.1, (4000, 5))
     truth = 10.0 if noise == "normal" else float(np.exp(0.005))
-    covered = sum(low <= truth <= high for low, high in (mean_interval(row) or (0, 0) for row in draw.tolist()))
+    covered = sum(
+        low <= truth <= high for low, high in (mean_interval(row) or (0, 0) for row in draw.tolist())
+    )
     # 4,000 draws: four standard errors are 1.4 points
     assert abs(covered / 4000 - 0.95) < 0.015
 
@@ -21,9 +23,7 @@ def test_the_mean_interval_covers_the_mean_about_95_percent_of_the_time(noise: s
 def test_the_next_run_interval_covers_one_further_run_about_95_percent_of_the_time() -> None:
     rng = np.random.default_rng(2)
     draws = rng.normal(10, 1, (4000, 6))
-    covered = sum(
-        abs(row[5] - np.mean(row[:5])) <= next_run_half_width(row[:5].tolist()) for row in draws
-    )
+    covered = sum(abs(row[5] - np.mean(row[:5])) <= next_run_half_width(row[:5].tolist()) for row in draws)
     assert abs(covered / 4000 - 0.95) < 0.015
 
 
