@@ -73,13 +73,14 @@ class Replication:
         )
         self.machine = Machine(self.env, self.costs, recorder, self.hazards)
         self.expander = Expander(resolved.program, policies, scenario.serving.page_size)
+        width = resolved.program.speculation
         self.steps = Steps(self.machine, self.expander, scenario.serving.graph_batches, self.block_size)
         assert isinstance(scenario.serving.min_free_slots, int)
         self.scheduler = BatchScheduler(
             scenario.serving.max_running_requests,
             scenario.serving.min_free_slots,
             PREFILL_TOKENS,
-            self.block_size - 1,
+            lambda batch: width.block_at(batch, self.block_size) - 1,
         )
         self.workload = Workload(
             scenario.workload.requests,

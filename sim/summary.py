@@ -149,7 +149,8 @@ def _shares(
     padded = next((g for g in resolved.scenario.serving.graph_batches if g >= batch), batch)
     iteration = first.expander.expand(situation)
     pieces = (iteration.receive, iteration.launch, iteration.process)
-    decode = Work.of(first.costs, pieces, batch, padded, first.block_size, context)
+    block = resolved.program.speculation.block_at(batch, first.block_size)
+    decode = Work.of(first.costs, pieces, batch, padded, block, context)
     outside = first.costs.extrapolated
     decode_sd = decode.relative_sd(profile, exposed / forward if forward else 0.0, outside)
 

@@ -94,16 +94,21 @@ class _Derivation:
     def cost(self, block_size: int, largest_batch: int, prefill: bool) -> Cost:
         tree = self._tree()
         self._check(tree)
+        width = self.program.speculation
+
+        def tokens_of(batch: int) -> int:
+            return batch * width.block_at(batch, block_size)
 
         def value(batch: float, tokens: float, context: float) -> float:
-            numbers = {"batch": batch, "tokens": tokens, "context": context, "block_size": float(block_size)}
+            block = float(width.block_at(round(batch), block_size))
+            numbers = {"batch": batch, "tokens": tokens, "context": context, "block_size": block}
             return self._value(tree, {**self.program.parameters, **numbers})
 
         known = [b for name in self.names for b in self.profile.costs[name].batch or ()]
         batches = tuple(range(1, max([largest_batch, *known]) + 1))
         for batch in (batches[0], batches[-1]):
             for x in (1, 4096):
-                if not _straight([value(batch, batch * block_size, context) for context in (0, x, 2 * x)]):
+                if not _straight([value(batch, tokens_of(batch), context) for context in (0, x, 2 * x)]):
                     raise self._problem(
                         "a cost that is not linear in context", "one that is: solvers scale it"
                     )
@@ -118,13 +123,13 @@ class _Derivation:
         table, inside = [], []
         for b in batches:
             self.asked.clear()
-            table.append(value(b, b * block_size, 0) - per_token * b * block_size)
+            table.append(value(b, tokens_of(b), 0) - per_token * tokens_of(b))
             if all(_in_range(self.profile.costs[name], rows) for name, rows in self.asked):
                 inside.append(b)
         status = min((c.status for c in used), key=_TRUST.index, default="assumed")
         if self.elsewhere:
             status = min(status, "scaled", key=_TRUST.index)
-        slopes = [value(b, b * block_size, 1) - value(b, b * block_size, 0) for b in batches]
+        slopes = [value(b, tokens_of(b), 1) - value(b, tokens_of(b), 0) for b in batches]
         return Cost(
             value=tuple(table),
             unit="us",

@@ -64,7 +64,7 @@ class Steps:
                 getattr(iteration, piece),
                 size,
                 self._padded(size),
-                self._block_size,
+                self._expander.program.speculation.block_at(size, self._block_size),
                 tokens if prefill else None,
                 prefill,
             )

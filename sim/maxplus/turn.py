@@ -64,7 +64,7 @@ class FixedBatch:
         self.resolved = resolved
         self.batch = batch or scenario.workload.concurrency or scenario.serving.max_running_requests
         self.prompt_tokens = prompt_tokens
-        self.block_size = scenario.block_size
+        self.block_size = resolved.program.speculation.block_at(self.batch, scenario.block_size)
         self.policies = policies_of(resolved)
         self._graphs = sorted(scenario.serving.graph_batches)
         self._expander = Expander(resolved.program, self.policies, scenario.serving.page_size)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sim.capabilities import Capabilities
 from sim.program.buffers import parse_access
@@ -123,8 +123,21 @@ class Operation(BaseModel):
         return accesses
 
 
+class AdaptiveBlock(BaseModel):
+    """The block of batches up to ``up_to_batch`` rows; choose captured batches, so that padding changes nothing."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    up_to_batch: int = Field(ge=1)
+    block_size: int = Field(ge=1)
+
+
 class Speculation(BaseModel):
-    """Width of the speculative step. ``block_size`` counts the verified positions a request (B)."""
+    """Width of the speculative step. ``block_size`` counts the verified positions a request (B).
+
+    ``adaptive`` narrows the block by load: the first entry that holds the batch counts, beyond the last the last.
+    A scenario's block is then the widest allowed.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -134,6 +147,21 @@ class Speculation(BaseModel):
     max_block_size: int = Field(ge=1)
     draft_steps: int | None = Field(default=None, ge=1)
     topk: int | None = Field(default=None, ge=1)
+    adaptive: tuple[AdaptiveBlock, ...] = ()
+
+    @model_validator(mode="after")
+    def adaptive_ascends(self) -> Speculation:
+        batches = [entry.up_to_batch for entry in self.adaptive]
+        if batches != sorted(set(batches)):
+            raise ValueError(f"adaptive lists up_to_batch {batches}; ascending without repeats is expected")
+        return self
+
+    def block_at(self, batch: int, widest: int) -> int:
+        """Verified positions a request in a batch of this size, when the scenario allows ``widest``."""
+        if not self.adaptive:
+            return widest
+        held = next((entry for entry in self.adaptive if batch <= entry.up_to_batch), self.adaptive[-1])
+        return min(held.block_size, widest)
 
 
 class StepProgram(BaseModel):

@@ -8,7 +8,7 @@ of a finish only when the result is processed, one iteration late, so a finished
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sim.serving.request import Batch, Request
 from sim.serving.slots import RowPool
@@ -19,10 +19,17 @@ class BatchScheduler:
 
     ``min_free_rows``: a prefill waits until this many rows are free while something runs.
     ``prefill_token_budget``: prompt tokens one prefill iteration may take (a longer prompt runs alone).
-    ``max_drafts``: drafts a step verifies (block_size − 1); acceptance is cut there.
+    ``max_drafts``: drafts a step verifies (block_size − 1), or those of a batch of a given size; acceptance is cut
+    there.
     """
 
-    def __init__(self, rows: int, min_free_rows: int, prefill_token_budget: int, max_drafts: int):
+    def __init__(
+        self,
+        rows: int,
+        min_free_rows: int,
+        prefill_token_budget: int,
+        max_drafts: int | Callable[[int], int],
+    ):
         self.pool = RowPool(rows)
         self.min_free_rows = min_free_rows
         self.prefill_token_budget = prefill_token_budget
@@ -97,7 +104,7 @@ class BatchScheduler:
             batch.committed = [1] * len(batch.requests)
             return
         committed = []
-        limit = self.max_drafts
+        limit = self.max_drafts if isinstance(self.max_drafts, int) else self.max_drafts(batch.size)
         for r in batch.requests:
             accepted = r.acceptance.at(r.generated)
             if accepted > limit:
