@@ -54,4 +54,4 @@ class Batch:
 
     def mean_context(self) -> float:
         """Mean committed tokens a request at launch."""
-        return sum(r.prompt_tokens + r.generated for r in self.requests) / len(self.requests)
+        return sum([r.prompt_tokens + r.generated for r in self.requests]) / len(self.requests)

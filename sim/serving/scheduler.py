@@ -106,11 +106,13 @@ class BatchScheduler:
         committed = []
         limit = self.max_drafts if isinstance(self.max_drafts, int) else self.max_drafts(batch.size)
         for r in batch.requests:
-            accepted = r.acceptance.at(r.generated)
-            if accepted > limit:
-                accepted = limit
-            committed.append(accepted + 1)
-            r.generated += accepted + 1
+            # The window at hand answers nearly always; `at` moves it on. Rows × steps come through here.
+            acceptance, at = r.acceptance, r.generated
+            i = at - acceptance.first
+            accepted = acceptance.window[i] if i < len(acceptance.window) else acceptance.at(at)
+            tokens = (accepted if accepted < limit else limit) + 1
+            committed.append(tokens)
+            r.generated = at + tokens
         batch.committed = committed
         batch.accepted_drafts = sum(committed) - len(committed)
 
@@ -125,10 +127,11 @@ class BatchScheduler:
         for r, tokens in zip(batch.requests, batch.committed, strict=True):
             if r.finished:
                 continue
-            new = min(tokens, r.output_tokens - r.seen)
+            left = r.output_tokens - r.seen
+            new = tokens if tokens < left else left
             r.seen += new
             delivered.append((r, new))
-            if r.seen >= r.output_tokens:
+            if new == left:
                 r.finished = True
                 self.pool.give_back(r.row)
                 finished.append(r)

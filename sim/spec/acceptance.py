@@ -100,7 +100,10 @@ class RecordedAcceptance(AcceptanceModel):
 
     def __init__(self, accepted_by_request: Mapping[int, Sequence[int]], max_drafts: int):
         self.max_drafts = max_drafts
-        self.rows = [np.array(accepted_by_request[k], dtype=np.int16) for k in sorted(accepted_by_request)]
+        self.rows = [
+            np.array([min(n, max_drafts) for n in accepted_by_request[k]], dtype=np.int16)
+            for k in sorted(accepted_by_request)
+        ]
 
     def accepted(self, request: int, first: int, u: NDArray[np.float64]) -> NDArray[np.int16]:
         row = self.rows[request % len(self.rows)]
@@ -120,19 +123,20 @@ class RequestAcceptance:
         self._request = request
         self._random = stream(key, Purpose.ACCEPTANCE, request)
         self._tail = self._random.random(model.max_drafts)
-        self._first = 0
+        #: token position of the window's first entry
+        self.first = 0
         self._fill()
 
     def _fill(self) -> None:
         u = np.concatenate([self._tail, self._random.random(_WINDOW)])
         self._tail = u[_WINDOW:]
-        self.window: list[int] = self._model.accepted(self._request, self._first, u).tolist()
+        self.window: list[int] = self._model.accepted(self._request, self.first, u).tolist()
 
     def at(self, position: int) -> int:
         """Accepted drafts of a step that starts at ``position``; positions may only grow."""
-        i = position - self._first
+        i = position - self.first
         while i >= _WINDOW:
-            self._first += _WINDOW
+            self.first += _WINDOW
             self._fill()
             i -= _WINDOW
         return self.window[i]

@@ -21,6 +21,7 @@ class Times(Protocol):
     """Host and device times of one launch, ns."""
 
     entered: int
+    blocked: int
     mark_issued: int
     mark_started: int
     forward_before: int
@@ -116,7 +117,7 @@ class RunBooks:
         interval = times.entered - self._last_entered
         forward_end = machine.free[0]
         advanced = forward_end - self._last_forward
-        blocked = machine.blocked - self._last_blocked
+        blocked = times.blocked - self._last_blocked  # both ends as those of the interval
         full = not batch.prefill and batch.size == self.full
         first = self._last_entered == 0
         if self._after_prefill:
@@ -156,7 +157,7 @@ class RunBooks:
         self._last_entered = times.entered
         self._last_idle = machine.idle.copy()
         self._last_forward = forward_end
-        self._last_blocked = machine.blocked
+        self._last_blocked = times.blocked
         self._last_exposed = machine.exposed
 
     @property
@@ -178,18 +179,20 @@ class RunBooks:
     ) -> None:
         """Books the tokens a result delivered at host time ``now``."""
         self.accepted_drafts += batch.accepted_drafts
-        gaps: dict[int, int] = {}
-        for request, tokens in delivered:
-            self.output_tokens += tokens
+        self.output_tokens += sum([tokens for _, tokens in delivered])
+        lasts: dict[int, int] = {}  # when a row last got tokens → rows: nearly always one entry
+        for request, _ in delivered:
+            last = request.last_token_ns
             if request.first_token_ns is None:
                 request.first_token_ns = now
                 self.ttft.add(now - request.arrived_ns)
+            elif last in lasts:
+                lasts[last] += 1
             else:
-                gap = now - request.last_token_ns
-                gaps[gap] = gaps.get(gap, 0) + 1
+                lasts[last] = 1
             request.last_token_ns = now
-        for gap, times in gaps.items():
-            self.itl.add(gap, times)
+        for last, times in lasts.items():
+            self.itl.add(now - last, times)
         for request in finished:
             self.last_completion = now
             if request.output_tokens > 1 and request.first_token_ns is not None:
