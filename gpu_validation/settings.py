@@ -26,7 +26,8 @@ WORK = HostWork(receive_us=800, enter_us=150, process_us=1100, per_row_us=2)
 class Load:
     """Sizes of the runs: those of a device, or in little for the stand-in.
 
-    ``validated``: model to concurrencies. ``block``: None for each algorithm's own.
+    ``validated``: model to concurrencies. ``visited_s``: configurations of a cell are visited again while that ends
+    within so many seconds. ``block``: None for each algorithm's own.
     """
 
     prompt: int
@@ -34,6 +35,7 @@ class Load:
     batches: tuple[int, ...]
     work: HostWork
     validated: dict[str, tuple[int, ...]]
+    visited_s: float = 8.0
     block: int | None = None
 
     @property
@@ -97,7 +99,7 @@ class RaceLoad:
 #: graphs exist for the calibrated batches alone; other batches run padded, which puts the padding model to the test
 DEVICE = Load(
     prompt=128,
-    output=384,
+    output=256,
     batches=(1, 4, 16, 64),
     work=WORK,
     validated={"8b": (1, 2, 8, 32, 64), "1.7b": (1, 8, 32), "0.6b": (1, 8, 32)},
@@ -109,6 +111,7 @@ STAND_IN = Load(
     batches=(1, 4),
     work=HostWork(receive_us=4, enter_us=1, process_us=4, per_row_us=1),
     validated={"tiny": (1, 2, 4)},
+    visited_s=1.0,
     block=3,
 )
 RACES = RaceLoad(

@@ -62,17 +62,19 @@ def forward_costs(
     """Costs of the forward stream's operations by batch, a timing event each taken off.
 
     ``full``: runs in mode "segments". Graphs read the context, so theirs is a line; the others are constants.
-    ``roomy``: runs of the batch before in the same graph; they say how much of the slope stays when rows are empty.
+    ``roomy``: runs of the batch before in the same graph; they say how much of the slope stays when rows are empty,
+    and what those cost.
     """
     graphs = {op.cost for op in program.operations if op.kind is Kind.GRAPH}
     parts, sparse = _parts(full, event), _parts(roomy, event)
     out = {}
     for name, points in sorted(parts.items()):
         fitted = {batch: _fitted(found, name in graphs) for batch, found in points.items()}
-        floors = {}
+        empty = {}
         if name in graphs:
-            floors = {b: _floor(fitted[b], found, b) for b, found in _by_graph(sparse[name], full).items()}
-        out[name] = _table(fitted, points, floors, source)
+            for graph, (rows, found) in _by_graph(sparse[name], full).items():
+                empty[graph] = _emptied(fitted[graph], _fitted(found, True), graph - rows)
+        out[name] = _table(fitted, points, empty, source)
     return out
 
 
@@ -94,15 +96,10 @@ def _by_graph(sparse: Points, batches: Iterable[int]) -> dict[int, tuple[int, li
     return {larger[rows]: (rows, points) for rows, points in sparse.items()}
 
 
-def _floor(full: Fitted, sparse: tuple[int, list[tuple[float, float]]], graph: int) -> float:
-    """Share of the context slope that a graph keeps whatever its filled rows, so that with a share f of them it has
-    ``floor + (1 − floor)·f`` of it."""
-    rows, points = sparse
-    if full.per_context <= 0:
-        return 0.0
-    kept = median((us - full.value) / (full.per_context * context) for context, us in points)
-    filled = rows / graph
-    return min(1.0, max(0.0, (kept - filled) / (1 - filled)))
+def _emptied(full: Fitted, sparse: Fitted, empty: int) -> tuple[float, float]:
+    """(floor of the context slope, µs an empty row) of a graph that was timed full and with ``empty`` rows empty."""
+    floor = min(1.0, max(0.0, sparse.per_context / full.per_context)) if full.per_context > 0 else 0.0
+    return floor, (sparse.value - full.value) / empty
 
 
 def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitted:
@@ -116,14 +113,17 @@ def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitte
     return Fitted(float(value), float(slope), scatter)
 
 
-def _table(fitted: dict[int, Fitted], found: Points, floors: dict[int, float], source: str) -> Cost:
+def _table(
+    fitted: dict[int, Fitted], found: Points, empty: dict[int, tuple[float, float]], source: str
+) -> Cost:
     batches = sorted(fitted)
     contexts = [context for points in found.values() for context, _ in points]
     return Cost(
         value=tuple(round(max(fitted[b].value, 0.0), 3) for b in batches),
         batch=tuple(batches),
         per_context=tuple(round(fitted[b].per_context, 6) for b in batches),
-        context_floor=tuple(round(floors.get(b, 0.0), 3) for b in batches) if floors else 0.0,
+        context_floor=tuple(round(empty.get(b, (0.0, 0.0))[0], 4) for b in batches) if empty else 0.0,
+        per_empty=tuple(round(empty.get(b, (0.0, 0.0))[1], 4) for b in batches) if empty else 0.0,
         within_sd=round(median(fitted[b].sd for b in batches), 4),
         valid_range={
             "batch": (batches[0], batches[-1]),

@@ -15,7 +15,7 @@ import numpy as np
 from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
 from gpu_validation.calibrate.host_costs import Sample, added_by_wakes, host_costs, samples_of
 from gpu_validation.calibrate.measure import TIMED
-from gpu_validation.observe.run_record import RunRecord
+from gpu_validation.observe.run_record import RunRecord, quiet_limit_ns
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.program.policies import PLATFORMS
 from sim.program.primitives import WAKE
@@ -35,13 +35,19 @@ def fit(
     sampled: list[list[Sample]] = []
     alone: dict[int, list[dict[str, list[float]]]] = defaultdict(list)
     for model in models:
+        limit = quiet_limit_ns(
+            p.get("pace_ns", 0)
+            for content in model["batches"].values()
+            for run in content["runs"]
+            for p in run["record"]["passes"]
+        )
         for text, content in model["batches"].items():
             batch = int(text)
             alone[batch].append(content["alone"])
             for run in content["runs"]:
                 runs[batch].append((run["mode"], RunRecord.from_json(run["record"])))
                 if run["mode"] not in TIMED:
-                    sampled.append(samples_of(program, batch, run))
+                    sampled.append(samples_of(program, batch, run, limit))
     full, roomy = (
         {batch: [r for mode, r in found if mode == wanted] for batch, found in runs.items()}
         for wanted in TIMED
@@ -101,6 +107,8 @@ def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost]) -> H
     factors = []
     for samples in sampled:
         quiet = [s for s in samples if not s.woken_by]
+        if not quiet:  # the host was slow throughout
+            continue
         stated = sum(_at(costs[s.cost], s.batch) for s in quiet)
         factors.append(sum(s.mean for s in quiet) / stated)
     low, high = np.quantile(factors, [0.025, 0.975])

@@ -46,11 +46,11 @@ class Sample:
     sd: float
 
 
-def samples_of(program: StepProgram, batch: int, run: dict[str, Any]) -> list[Sample]:
-    """Every section of a run's steady passes."""
+def samples_of(program: StepProgram, batch: int, run: dict[str, Any], limit_ns: float) -> list[Sample]:
+    """Every section of a run's steady passes while the host was quiet."""
     record = RunRecord.from_json(run["record"])
     found: dict[tuple[str, str, str, bool], list[float]] = defaultdict(list)
-    for i in record.steady():
+    for i in record.steady(limit_ns):
         sections = record.passes[i].sections
         for piece in _pieces(program, run["mode"]):
             woken_by, idle = "", False
@@ -71,8 +71,9 @@ def samples_of(program: StepProgram, batch: int, run: dict[str, Any]) -> list[Sa
 
 
 def undisturbed(values: Sequence[float]) -> list[float]:
-    limit = DISTURBED * median(values)
-    return [v for v in values if v <= limit]
+    typical = median(values)
+    # Differences of device times may be below zero where there is nothing to measure.
+    return [v for v in values if v <= max(DISTURBED * typical, typical)]
 
 
 def _pieces(program: StepProgram, mode: str) -> tuple[tuple[Primitive, ...], ...]:

@@ -83,17 +83,21 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
 
 
 def measured(built: Built, batch: int, mode: str, load: settings.Load) -> RunRecord:
-    """One run of ``batch`` requests in one of :data:`MODES`."""
+    """One run of ``batch`` requests in one of :data:`MODES`, or "spans": as "segments" but not held back."""
     options = RunOptions(batch, work=load.work, poll=mode == "ahead", roomy=mode == "roomy")
     log = SectionLog()
     lap = log.lap()
     segments: SegmentLog | None = None
     names = forward_operations(built)
-    if mode in TIMED:
-        segments = SegmentLog(built.backend, built.streams.forward, lap, names, "enter.wait", HOLD_US)
+    if mode in (*TIMED, "spans"):
+        held = 0.0 if mode == "spans" else HOLD_US
+        segments = SegmentLog(built.backend, built.streams.forward, lap, names, "enter.wait", held)
         lap = segments.lap
     server = built.server(
-        policies_of(CONFIGURATIONS[MODES[mode]]), load.workload(built.setting.block, batch), options, lap
+        policies_of(CONFIGURATIONS[MODES.get(mode, CALIBRATED)]),
+        load.workload(built.setting.block, batch),
+        options,
+        lap,
     )
     run(server)
     record = record_of(server, log, batch)

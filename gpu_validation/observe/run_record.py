@@ -6,7 +6,9 @@ A *pass* is one turn of the loop, from one "receive" to the next. Durations are 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any
 
 from gpu_validation.observe.sections import RUN_BATCH, SectionLog
@@ -14,6 +16,16 @@ from gpu_validation.runtime.server import Server
 
 #: full-batch decode passes left out at the start of a run, as in the simulator's cycle
 LEFT_OUT = 5
+#: the host is quiet while its pace is within so many times that of its best tenth of turns; a busy neighbour
+#: doubles it
+QUIET, BEST = 1.2, 0.1
+
+
+def quiet_limit_ns(paces: Iterable[int]) -> float:
+    """The pace up to which the host counts as quiet. It looks at no section and no cycle: what is left out is
+    decided without knowing what it would say."""
+    ordered = sorted(paces)
+    return QUIET * ordered[int(BEST * len(ordered))] if ordered else inf
 
 
 @dataclass
@@ -24,6 +36,8 @@ class Pass:
     #: when run_batch was entered, since the start of the run
     entered_ns: int
     sections: dict[str, int]
+    #: slowest pace of the host in this turn (:func:`gpu_validation.runtime.host_work.hold`); 0 where nothing was held
+    pace_ns: int = 0
 
 
 @dataclass
@@ -42,10 +56,11 @@ class RunRecord:
     #: device segments of each pass by name, microseconds; empty unless timed
     segments_us: list[dict[str, float]] = field(default_factory=list)
 
-    def steady(self) -> list[int]:
-        """Indices of full-batch decode passes, the first :data:`LEFT_OUT` left out."""
+    def steady(self, limit_ns: float = inf) -> list[int]:
+        """Indices of full-batch decode passes, the first :data:`LEFT_OUT` left out, in which the host's pace kept
+        to ``limit_ns``."""
         full = [i for i, p in enumerate(self.passes) if not p.prefill and p.rows == self.concurrency]
-        return full[LEFT_OUT:]
+        return [i for i in full[LEFT_OUT:] if self.passes[i].pace_ns <= limit_ns]
 
     def cycles_ns(self) -> list[int]:
         """From the start of one full-batch launch to the next, where no other pass lies between."""
@@ -54,6 +69,13 @@ class RunRecord:
             self.passes[i + 1].entered_ns - self.passes[i].entered_ns
             for i in sorted(steady)
             if i + 1 in steady
+        ]
+
+    def paces_ns(self) -> list[int]:
+        """Slowest pace of the host in the two turns that each of :meth:`cycles_ns` is part of."""
+        steady = set(self.steady())
+        return [
+            max(self.passes[i].pace_ns, self.passes[i + 1].pace_ns) for i in sorted(steady) if i + 1 in steady
         ]
 
     def contexts(self) -> list[float]:
@@ -78,6 +100,7 @@ class _Turn:
     """One turn of the loop; ``entered`` stays None where nothing was launched."""
 
     entered: int | None = None
+    pace: int = 0
     sections: dict[str, int] = field(default_factory=dict)
 
 
@@ -88,7 +111,7 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
     last = ""
     for name, end in log.laps[1:]:
         if name == "receive":
-            turns.append(_Turn())
+            turns.append(_Turn(pace=server.paces[len(turns)]))
         turn = turns[-1]
         if name == RUN_BATCH:  # a mark; the moment since the section before belongs to that one
             turn.entered = end - begin
@@ -96,7 +119,7 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
             last = name
         turn.sections[last] = turn.sections.get(last, 0) + end - previous
         previous = end
-        if name == "process":
+        if name == "process" and len(turns) - 1 <= server.last_finish:  # what is processed later is nobody's
             finished = end
     launched = [turn for turn in turns if turn.entered is not None]
     tokens = [server.tokens[i] for i in sorted(server.tokens)]
@@ -107,7 +130,14 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
         _digest(tokens),
         _digest(server.tokens_at_first_finish),
         [
-            Pass(len(launch.requests), launch.prefill, launch.context, turn.entered or 0, turn.sections)
+            Pass(
+                len(launch.requests),
+                launch.prefill,
+                launch.context,
+                turn.entered or 0,
+                turn.sections,
+                turn.pace,
+            )
             for turn, launch in zip(launched, server.launches, strict=True)
         ],
     )

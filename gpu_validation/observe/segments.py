@@ -23,7 +23,8 @@ class SegmentLog:
     """Wraps a lap: after a section named in ``names`` an event is recorded on the forward stream.
 
     ``names`` are in launch order. ``start`` is the section that ends when the forward stream has been entered.
-    ``hold_us``: for how long the stream is kept busy there; it must exceed the host's time to launch a forward.
+    ``hold_us``: for how long the stream is kept busy there; it must exceed the host's time to launch a forward. 0:
+    as the run comes, so that a forward lasts from when it could begin.
     """
 
     def __init__(
@@ -36,7 +37,8 @@ class SegmentLog:
     def lap(self, name: str) -> None:
         self._lap(name)
         if name == self._start:
-            self._backend.occupy(self._hold_us)
+            if self._hold_us:
+                self._backend.occupy(self._hold_us)
             self.steps.append([])
             self._mark(name)
         elif self.steps and name in self._names:

@@ -136,6 +136,10 @@ class Server:
         #: output tokens of the requests sent so far, when the first of them was complete
         self.tokens_at_first_finish: list[list[int]] = []
         self.launches: list[Launched] = []
+        #: the slowest pace of the host in each turn of the loop (:func:`hold`), ns
+        self.paces: list[int] = []
+        #: the turn in which a request finished last
+        self.last_finish = 0
         worker.bind(lap, self)
         # Buffers are zeroed on one stream and used on all.
         self.backend.synchronize()
@@ -161,7 +165,7 @@ class Server:
         inbox = self._inbox
         while inbox:
             self.scheduler.submit(inbox.popleft())
-        hold(self.options.work.receive_us)
+        self.paces.append(hold(self.options.work.receive_us))
         self.lap("receive")
 
     def schedule(self) -> Batch | None:
@@ -206,8 +210,11 @@ class Server:
             self.tokens_at_first_finish = [self.tokens[i].copy() for i in sorted(self.tokens)]
         for request in finished:
             self._finish(request)
-        hold(work.process_us + work.per_row_us * step.rows)
+        pace = hold(work.process_us + work.per_row_us * step.rows)
+        self.paces[-1] = max(self.paces[-1], pace)
         self.lap("process")
+        if finished:
+            self.last_finish = len(self.paces) - 1
 
     def _finish(self, request: Request) -> None:
         del self.tokens[request.index][request.output_tokens :]

@@ -1,13 +1,15 @@
 """What one process start measures for validation: every configuration of one model at one concurrency.
 
-Configurations are visited forwards, then backwards (A B C … C B A), so that a drift of the machine falls on all of
-them alike; odd starts begin at the other end. Runs of all configurations commit as many tokens at the same iteration,
-so iterations pair by index; overlapped runs commit the very same tokens, the synchronous one until the first request
-finishes (it runs no zombie, so its batches shrink one step earlier and round differently).
+Configurations are visited forwards, then backwards (A B C … C B A), and so on for as long as that is quick, so that a
+drift of the machine falls on all of them alike; odd starts begin at the other end. Runs of all configurations commit
+as many tokens at the same iteration, so iterations pair by index; overlapped runs commit the very same tokens, the
+synchronous one until the first request finishes (it runs no zombie, so its batches shrink one step earlier and round
+differently).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +24,8 @@ from gpu_validation.runtime.server import RunOptions
 
 Say = Callable[[str], None]
 
-#: seconds one pass over the configurations may take before the second one is left out
-SECOND_VISIT_S = 12.0
+#: most passes over the configurations of a cell
+PASSES = 6
 
 
 def measure_block(
@@ -44,19 +46,24 @@ def measure_block(
         names.reverse()
 
     def visit(name: str) -> dict[str, Any]:
-        entry, state, repeated = host.steadily(lambda: _visit(built, name, concurrency, load, semantics))
-        return {**entry, "host_us": state, "repeated": repeated}
+        before = host.settle()
+        entry = _visit(built, name, concurrency, load, semantics)
+        return {**entry, "host_us": [round(before, 2), round(host.now_us(), 2)]}
 
     # One run nobody keeps: clocks, caches and lazily loaded code settle.
     _visit(built, names[0], concurrency, load, semantics)
-    visits = [visit(name) for name in names]
-    if sum(v["duration_ns"] for v in visits) < SECOND_VISIT_S * 1e9:
-        visits += [visit(name) for name in reversed(names)]
-    spans = _spans(measured(built, concurrency, "segments", load))
+    visits: list[dict[str, Any]] = []
+    began = time.perf_counter()
+    for done in range(PASSES):
+        # The next pass takes as long as those before.
+        if done and (time.perf_counter() - began) * (done + 1) / done > load.visited_s:
+            break
+        visits += [visit(name) for name in (reversed(names) if done % 2 else names)]
+    spans = _spans(measured(built, concurrency, "spans", load))
     digests = len({v["tokens_sha256"] for v in visits}), len({v["full_sha256"] for v in visits})
     say(
         f"{built.setting.shape.name} at {concurrency}: {len(visits)} runs, token digests {digests[0]}, before the "
-        f"first finish {digests[1]}; host best {host.best_us:.0f} us, repeated {sum(v['repeated'] for v in visits)}"
+        f"first finish {digests[1]}; host best {host.best_us:.0f} us"
     )
     return {
         "model": built.setting.shape.name,
@@ -78,6 +85,7 @@ def _visit(built: Built, name: str, concurrency: int, load: settings.Load, seman
     return {
         "configuration": name,
         "cycles_ns": record.cycles_ns(),
+        "paces_ns": record.paces_ns(),
         "contexts": [round(c, 2) for c in record.contexts()],
         "duration_ns": record.duration_ns,
         "output_tokens": record.output_tokens,
@@ -88,7 +96,7 @@ def _visit(built: Built, name: str, concurrency: int, load: settings.Load, seman
 
 
 def _spans(record: RunRecord) -> dict[str, list[float]]:
-    """Device time of whole forwards that were queued before they ran, at their contexts: full decode batches."""
+    """Device time of whole forwards as they ran, at their contexts: full decode batches."""
     timed = [i for i in record.steady() if WHOLE in record.segments_us[i]]
     return {
         "forward_us": [record.segments_us[i][WHOLE] for i in timed],

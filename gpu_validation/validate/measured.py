@@ -1,6 +1,7 @@
 """What the raw validation data say: one value a process start, and from those a mean with its interval.
 
 Runs of one configuration in one start are averaged first, so that an interval covers what changes between starts.
+Cycles count while the host was quiet (:func:`gpu_validation.observe.run_record.quiet_limit_ns`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_validation.observe.run_record import quiet_limit_ns
 from gpu_validation.validate.claims import Cell
 from sim.stats.intervals import mean_interval
 
 #: a cycle longer than this many times the median of its iteration over all runs was disturbed from outside
 DISTURBED = 1.25
+#: share of a run's cycles on a quiet host for its throughput to count, unless no run of its start has so many
+MOSTLY = 0.9
 
 
 @dataclass(frozen=True)
@@ -48,27 +52,32 @@ class MeasuredCell:
                 by_name[visit["configuration"]].append(visit)
             for name, visits in by_name.items():
                 self._visits[name].append(visits)
-        #: cycles left out because something disturbed them, and all cycles
-        self.disturbed = self.cycles = 0
+        self._limit_ns = quiet_limit_ns(
+            pace for block in blocks for visit in block["visits"] for pace in visit["paces_ns"]
+        )
+        #: cycles left out because the host was slow or something disturbed them, and all cycles
+        self.slow = self.disturbed = self.cycles = 0
         self._kept = {name: self._undisturbed(starts) for name, starts in self._visits.items()}
         #: token digests, over whole runs of the overlapped configurations and until the first finish over all
         every = [visit for block in blocks for visit in block["visits"]]
         self.digests = len({v["full_sha256"] for v in every})
-        self.repeated = sum(v["repeated"] for v in every)
 
     def _undisturbed(self, starts: Sequence[Sequence[dict[str, Any]]]) -> list[NDArray[np.float64]]:
         """Per start, cycles in µs by iteration, averaged over its runs without the disturbed ones."""
         longest = max(len(visit["cycles_ns"]) for visits in starts for visit in visits)
-        runs = [[_padded(visit["cycles_ns"], longest) for visit in visits] for visits in starts]
-        every = np.array([run for visits in runs for run in visits])
-        limit = DISTURBED * np.nanmedian(every, axis=0)
+        runs = [np.array([_padded(visit["cycles_ns"], longest) for visit in visits]) for visits in starts]
+        paces = [np.array([_padded(visit["paces_ns"], longest) for visit in visits]) for visits in starts]
+        limit = DISTURBED * np.nanmedian(np.concatenate(runs), axis=0)
         out = []
-        for visits in runs:
-            cycles = np.array(visits)
-            wild = cycles > limit
+        for cycles, pace in zip(runs, paces, strict=True):
+            slow = pace > self._limit_ns
+            if slow[np.isfinite(pace)].all():  # a start without a quiet moment says what it can
+                slow[:] = False
+            wild = (cycles > limit) & ~slow
+            self.slow += int(slow.sum())
             self.disturbed += int(wild.sum())
             self.cycles += int(np.isfinite(cycles).sum())
-            kept = np.where(wild, np.nan, cycles)
+            kept = np.where(slow | wild, np.nan, cycles)
             counted = np.isfinite(kept).sum(axis=0)
             total = np.nansum(kept, axis=0)
             out.append(np.divide(total, counted, out=np.full(longest, np.nan), where=counted > 0) / 1e3)
@@ -91,16 +100,22 @@ class MeasuredCell:
         return Measured(tuple(out))
 
     def throughput(self, name: str) -> Measured:
-        """Output tokens over a run's duration, tok/s; of the runs of a start, the median."""
-        return Measured(
-            tuple(
-                median(v["output_tokens"] / v["duration_ns"] * 1e9 for v in visits)
-                for visits in self._visits[name]
+        """Output tokens over a run's duration, tok/s; the median of a start's runs on a mostly quiet host."""
+        out = []
+        for visits in self._visits[name]:
+            quiet = [fmean(pace <= self._limit_ns for pace in v["paces_ns"]) for v in visits]
+            enough = min(MOSTLY, max(quiet))
+            out.append(
+                median(
+                    v["output_tokens"] / v["duration_ns"] * 1e9
+                    for v, share in zip(visits, quiet, strict=True)
+                    if share >= enough
+                )
             )
-        )
+        return Measured(tuple(out))
 
     def busy(self, name: str) -> Measured:
-        """Device time of a forward that was queued before it ran, over the cycle of the same iterations' range."""
+        """Device time of a forward, from its first event to its last, over the cycle of the same iterations."""
         spans = [fmean(block["spans"]["forward_us"]) for block in self.blocks]
         return Measured(
             tuple(min(1.0, s / c) for s, c in zip(spans, self.cycle_us(name).values, strict=True))

@@ -14,7 +14,7 @@ factor of :class:`HostState` instead.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -28,32 +28,44 @@ Semantics = Literal[
     "record_joins_streams",
 ]
 Status = Literal["measured", "scaled", "assumed", "published", "fitted", "exact"]
+#: of a duration, in its unit
+Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+Amounts = Annotated[tuple[Amount, ...], Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+#: a relative standard deviation
+Spread = Annotated[float, Field(ge=0, le=100)]
+#: as a key
+Probability = Annotated[str, Field(pattern=r"^(0?\.[0-9]+)$")]
+#: what a duration is multiplied by
+Factor = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class Cost(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    value: float | tuple[float, ...]
+    value: Amount | Amounts
     unit: Literal["ns", "us", "ms", "s"] = "us"
     #: batches the list values belong to, ascending; omitted for scalars
     batch: tuple[int, ...] | None = None
-    per_batch: float = 0.0
-    per_token: float = 0.0
-    per_context: float | tuple[float, ...] = 0.0
-    #: share of the context slope that a graph keeps whatever the rows it is filled with: rows side by side take as
-    #: long as one of them
-    context_floor: float | tuple[float, ...] = 0.0
+    per_batch: Amount = 0.0
+    per_token: Amount = 0.0
+    per_context: Amount | Amounts = 0.0
+    #: share of the context slope below which a graph does not get however few of its rows are filled: rows side by
+    #: side take as long as one of them until they fill the device
+    context_floor: Share | tuple[Share, ...] = 0.0
+    #: what a row of a graph costs more when it is empty than when it is filled, context aside
+    per_empty: float | tuple[float, ...] = 0.0
     #: relative standard deviations
-    within_sd: float = Field(default=0.0, ge=0)
-    boot_sd: float = Field(default=0.0, ge=0)
+    within_sd: Spread = 0.0
+    boot_sd: Spread = 0.0
     #: {"batch": [lo, hi], "context": [lo, hi], "tokens": [lo, hi]}: outside, the answer is `extrapolated`
-    valid_range: dict[Literal["batch", "context", "tokens"], tuple[float, float]] = {}
+    valid_range: dict[Literal["batch", "context", "tokens"], tuple[Amount, Amount]] = {}
     status: Status = "assumed"
     source: str = ""
 
     @model_validator(mode="after")
     def lists_match_batches(self) -> Cost:
-        for name in ("value", "per_context", "context_floor"):
+        for name in ("value", "per_context", "context_floor", "per_empty"):
             given = getattr(self, name)
             if isinstance(given, tuple) and (self.batch is None or len(given) != len(self.batch)):
                 raise ValueError(
@@ -65,8 +77,11 @@ class Cost(BaseModel):
 
     def reading(self, rows: int, filled: int) -> float:
         """Share of the context slope that counts in a graph of ``rows`` rows, ``filled`` of which are."""
-        floor = at_batch(self.context_floor, self.batch, rows)
-        return floor + (1 - floor) * filled / rows
+        return max(at_batch(self.context_floor, self.batch, rows), filled / rows)
+
+    def emptiness(self, rows: int, filled: int) -> float:
+        """What the empty rows of a graph of ``rows`` rows add, in the cost's unit."""
+        return at_batch(self.per_empty, self.batch, rows) * (rows - filled)
 
     def scaled(self, factor: float) -> Cost:
         """The same cost, ``factor`` times as long."""
@@ -80,6 +95,7 @@ class Cost(BaseModel):
                 "per_batch": self.per_batch * factor,
                 "per_token": self.per_token * factor,
                 "per_context": times(self.per_context),
+                "per_empty": times(self.per_empty),
             }
         )
 
@@ -109,9 +125,9 @@ class HostState(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    quantiles: dict[str, float] = {"0.025": 1.0, "0.5": 1.0, "0.975": 1.0}
+    quantiles: dict[Probability, Factor] = {"0.025": 1.0, "0.5": 1.0, "0.975": 1.0}
     #: relative standard deviation of one common host factor from iteration to iteration
-    within_sd: float = Field(default=0.0, ge=0)
+    within_sd: Spread = 0.0
     source: str = ""
 
 
@@ -130,8 +146,8 @@ class DeviceProfile(BaseModel):
     base: str | None = None
     #: of host costs, and of the model's graphs and prefills; what else the device does (hops, small kernels and
     #: copies between them) is bound by latency and taken over as it is
-    base_host_scale: float = Field(default=1.0, gt=0)
-    base_model_scale: float = Field(default=1.0, gt=0)
+    base_host_scale: Factor = 1.0
+    base_model_scale: Factor = 1.0
     #: why the two scales are what they are
     base_source: str = ""
     #: engine whose programs a scenario means when it names none
@@ -140,7 +156,7 @@ class DeviceProfile(BaseModel):
     provenance: dict[str, str] = {}
     host_state: HostState = HostState()
     #: relative spread between boots of all device costs together
-    device_boot_sd: float = Field(default=0.0, ge=0)
+    device_boot_sd: Spread = 0.0
     #: host: {"host." and "call." costs}; device: everything else, see `Cost`
     costs: dict[str, Cost]
 

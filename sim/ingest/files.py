@@ -39,6 +39,7 @@ def cost_entry(cost: Cost) -> dict[str, Any]:
         "per_token",
         "per_context",
         "context_floor",
+        "per_empty",
         "within_sd",
         "boot_sd",
         "valid_range",

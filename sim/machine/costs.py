@@ -116,9 +116,10 @@ class CostBook:
                 graph = p.kind is Kind.GRAPH
                 rows = padded if graph else batch
                 b, s = self.evaluate(p.device, rows, rows * block_size if tokens is None else tokens, where)
+                cost = self.profile.costs[p.device]
+                b += cost.emptiness(rows, batch) * cost.ns_per_unit
                 base[n + i] = b * self.scales.device
-                reading = self.profile.costs[p.device].reading(rows, batch)
-                slope[n + i] = s * self.scales.device * reading
+                slope[n + i] = s * self.scales.device * cost.reading(rows, batch)
                 columns[n + i], names[n + i] = self._column(p.device, host=False), p.device
         noisy = self._noise and any(self._is_noisy(name) for name in names if name)
         step = CostedStep(base, slope, columns, names, noisy)

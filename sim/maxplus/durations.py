@@ -98,7 +98,7 @@ def reading(profile: DeviceProfile, share: Share) -> float:
     if cost is None or share.reading in (0.0, 1.0):
         return share.reading
     kept = _at(cost.context_floor, cost.batch, share.rows)
-    return share.reading + kept * (1 - share.reading)
+    return max(kept, share.reading)
 
 
 def _value(profile: DeviceProfile, share: Share) -> tuple[float, float]:
@@ -115,6 +115,8 @@ def _value(profile: DeviceProfile, share: Share) -> tuple[float, float]:
         )
     value = _at(cost.value, cost.batch, share.rows)
     base = value + cost.per_batch * share.rows + cost.per_token * share.tokens
+    if 0.0 < share.reading < 1.0:
+        base += _at(cost.per_empty, cost.batch, share.rows) * share.rows * (1 - share.reading)
     slope = _at(cost.per_context, cost.batch, share.rows)
     return max(base, 0.0) * cost.ns_per_unit, slope * cost.ns_per_unit
 

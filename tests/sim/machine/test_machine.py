@@ -195,10 +195,15 @@ def test_a_graph_runs_at_the_padded_batch_and_shares_context_over_its_rows() -> 
     assert m.free[0] == (3 + 200 + 10) * US
 
 
-def test_a_context_floor_is_what_a_graph_keeps_of_its_slope_when_rows_are_empty() -> None:
+def test_a_context_floor_is_the_least_a_graph_keeps_of_its_slope_when_rows_are_empty() -> None:
     cost = Cost(value=100.0, batch=(1, 8), per_context=2.0, context_floor=(0.0, 0.5), status="exact")
-    assert [cost.reading(8, filled) for filled in (8, 4, 2)] == [1.0, 0.75, 0.625]
+    assert [cost.reading(8, filled) for filled in (8, 6, 4, 2)] == [1.0, 0.75, 0.5, 0.5]
     assert cost.reading(1, 1) == 1.0
+
+
+def test_empty_rows_of_a_graph_add_their_cost() -> None:
+    cost = Cost(value=100.0, batch=(1, 8), per_empty=(0.0, 3.0), status="exact")
+    assert [cost.emptiness(8, filled) for filled in (8, 6)] == [0.0, 6.0]
 
 
 def test_noise_is_keyed_by_cost_and_iteration_and_has_mean_one() -> None:

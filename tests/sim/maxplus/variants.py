@@ -114,6 +114,7 @@ def drawn(resolved: Resolved, seed: int) -> Resolved:
             per_batch=float(random.integers(0, 9)),
             per_context=slope,
             context_floor=float(random.integers(0, 5)) / 4,
+            per_empty=float(random.integers(0, 50)),
             status="exact",
         )
     for name in OWN_WAKES:
