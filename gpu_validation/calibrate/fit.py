@@ -34,20 +34,15 @@ def fit(
     runs: dict[int, list[tuple[str, RunRecord]]] = defaultdict(list)
     sampled: list[list[Sample]] = []
     alone: dict[int, list[dict[str, list[float]]]] = defaultdict(list)
+    limits = quiet_limits(models)
     for model in models:
-        limit = quiet_limit_ns(
-            p.get("pace_ns", 0)
-            for content in model["batches"].values()
-            for run in content["runs"]
-            for p in run["record"]["passes"]
-        )
         for text, content in model["batches"].items():
             batch = int(text)
             alone[batch].append(content["alone"])
             for run in content["runs"]:
                 runs[batch].append((run["mode"], RunRecord.from_json(run["record"])))
                 if run["mode"] not in TIMED:
-                    sampled.append(samples_of(program, batch, run, limit))
+                    sampled.append(samples_of(program, batch, run, limits[batch, run["mode"]]))
     full, roomy = (
         {batch: [r for mode, r in found if mode == wanted] for batch, found in runs.items()}
         for wanted in TIMED
@@ -81,6 +76,18 @@ def fit(
         host_state=host_state(sampled, costs),
         costs=costs,
     )
+
+
+def quiet_limits(models: Sequence[dict[str, Any]]) -> dict[tuple[int, str], float]:
+    """Slowest pace of a quiet host by batch and mode; after a long sleep any host is slower for a moment."""
+    paces: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for model in models:
+        for text, content in model["batches"].items():
+            for run in content["runs"]:
+                paces[int(text), run["mode"]] += [
+                    p.pace_ns for p in RunRecord.from_json(run["record"]).passes
+                ]
+    return {key: quiet_limit_ns(found) for key, found in paces.items()}
 
 
 def machine_costs(primitives: Sequence[dict[str, Any]], source: str) -> dict[str, Cost]:

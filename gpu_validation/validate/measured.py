@@ -52,17 +52,23 @@ class MeasuredCell:
                 by_name[visit["configuration"]].append(visit)
             for name, visits in by_name.items():
                 self._visits[name].append(visits)
-        self._limit_ns = quiet_limit_ns(
-            pace for block in blocks for visit in block["visits"] for pace in visit["paces_ns"]
-        )
+        # By configuration, since after a long sleep any host is slower for a moment.
+        self._limit_ns = {
+            name: quiet_limit_ns(pace for visits in starts for v in visits for pace in v["paces_ns"])
+            for name, starts in self._visits.items()
+        }
         #: cycles left out because the host was slow or something disturbed them, and all cycles
         self.slow = self.disturbed = self.cycles = 0
-        self._kept = {name: self._undisturbed(starts) for name, starts in self._visits.items()}
+        self._kept = {
+            name: self._undisturbed(starts, self._limit_ns[name]) for name, starts in self._visits.items()
+        }
         #: token digests, over whole runs of the overlapped configurations and until the first finish over all
         every = [visit for block in blocks for visit in block["visits"]]
         self.digests = len({v["full_sha256"] for v in every})
 
-    def _undisturbed(self, starts: Sequence[Sequence[dict[str, Any]]]) -> list[NDArray[np.float64]]:
+    def _undisturbed(
+        self, starts: Sequence[Sequence[dict[str, Any]]], slowest_ns: float
+    ) -> list[NDArray[np.float64]]:
         """Per start, cycles in µs by iteration, averaged over its runs without the disturbed ones."""
         longest = max(len(visit["cycles_ns"]) for visits in starts for visit in visits)
         runs = [np.array([_padded(visit["cycles_ns"], longest) for visit in visits]) for visits in starts]
@@ -70,7 +76,7 @@ class MeasuredCell:
         limit = DISTURBED * np.nanmedian(np.concatenate(runs), axis=0)
         out = []
         for cycles, pace in zip(runs, paces, strict=True):
-            slow = pace > self._limit_ns
+            slow = pace > slowest_ns
             if slow[np.isfinite(pace)].all():  # a start without a quiet moment says what it can
                 slow[:] = False
             wild = (cycles > limit) & ~slow
@@ -103,7 +109,7 @@ class MeasuredCell:
         """Output tokens over a run's duration, tok/s; the median of a start's runs on a mostly quiet host."""
         out = []
         for visits in self._visits[name]:
-            quiet = [fmean(pace <= self._limit_ns for pace in v["paces_ns"]) for v in visits]
+            quiet = [fmean(pace <= self._limit_ns[name] for pace in v["paces_ns"]) for v in visits]
             enough = min(MOSTLY, max(quiet))
             out.append(
                 median(
