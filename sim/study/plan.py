@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sim.config import paths
+from sim.config.checked import listed
 from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
@@ -96,6 +97,9 @@ def _resolve(study: StudySpec, base: str, variant: str, at: Mapping[str, Any]) -
     overrides = {**study.set, **study.variant(variant).set}
     for factor in study.factors:
         overrides |= dict.fromkeys(factor.keys, _value(factor, at[factor.name]))
+    for where in study.where:
+        if all(at[name] == value for name, value in where.at.items()):
+            overrides |= where.set
     return load_resolved(base, overrides)
 
 
@@ -104,6 +108,10 @@ def _value(factor: Factor, shown: Any) -> Any:
     if factor.labels is None:
         return shown
     assert factor.values is not None
+    if shown not in factor.labels:
+        raise InputError(
+            Problem(factor.name, f"{shown!r}", f"a label of this factor: {listed(factor.labels)}")
+        )
     return factor.values[factor.labels.index(shown)]
 
 
@@ -168,7 +176,9 @@ def _traced(study: StudySpec, base: str, cells: list[Cell], file: str) -> Iterat
     if timeline is None:
         return
     for variant in study.variants:
-        first = next(cell for cell in cells if cell.variant == variant.name)
+        first = next((cell for cell in cells if cell.variant == variant.name), None)
+        if first is None:  # every combination of it is refused
+            continue
         at = {**first.at, **timeline.at}
         try:
             resolved = _resolve(study, base, variant.name, at)

@@ -97,6 +97,14 @@ class Factor(_Table):
         return self
 
 
+class Where(_Table):
+    """Keys of the cells at some factor values alone: what depends on two factors at once."""
+
+    #: factor -> its value, or its label
+    at: Annotated[dict[str, Any], Field(min_length=1)]
+    set: dict[str, Any]
+
+
 class Pair(_Table):
     """A change whose effect is asked for: variant ``before`` against variant ``after``."""
 
@@ -144,11 +152,22 @@ class Published(_Table):
     value: Any
     change_percent: Number
     tolerance_points: Annotated[Number, Field(gt=0)]
+    #: throughput before the change, tok/s
+    before_tok_s: Annotated[Number, Field(gt=0)] | None = None
+
+
+class Loads(_Table):
+    """A map of its own for every value of a factor that says what load the machines have."""
+
+    factor: Text
+    #: value of the factor -> what a change in throughput is taken from: the cycle at a full batch, or the run
+    quantity: dict[str, Literal["cycle_us", "throughput_tok_s"]]
 
 
 class PublishedShape(_Table):
     points: Annotated[tuple[Published, ...], Field(min_length=1)]
     source: Text
+    loads: Loads | None = None
     #: marked on the map: what the profile's own machine has
     home: str = "measured machine"
 
@@ -162,6 +181,8 @@ class StudySpec(_Table):
     design: Literal["factorial", "list", "random"] = "factorial"
     variants: Annotated[tuple[Variant, ...], Field(min_length=1)] = (Variant(name="base"),)
     factors: tuple[Factor, ...] = ()
+    #: after the factors' own keys, in this order
+    where: tuple[Where, ...] = ()
     #: design "list": per cell a value for every factor
     points: tuple[dict[str, Any], ...] = ()
     #: design "random": how many draws, uniform in every factor's span (or its logarithm) or values
@@ -248,6 +269,13 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
             problems.append(Problem(origin.where("sections"), shown(section), f"a table [{key}] for it"))
     if "map" in study.sections and not study.pairs:
         problems.append(Problem(origin.where("sections"), '"map"', "at least one [[pairs]] for it"))
+    loads = None if study.published is None else study.published.loads
+    if loads is not None and loads.factor in factors:
+        factor = study.factors[factors.index(loads.factor)]
+        values = [str(value) for value in factor.labels or factor.values or ()]
+        if sorted(values) != sorted(loads.quantity):
+            found = listed(sorted(loads.quantity))
+            problems.append(Problem(origin.where("published.loads.quantity"), found, listed(sorted(values))))
     for section in ("differences", "winners"):
         if section in study.sections and study.reference is None:
             problems.append(Problem(origin.where("sections"), shown(section), "a reference variant for it"))
@@ -259,10 +287,13 @@ _SIDES = ("before", "after")
 
 def _named_factors(study: StudySpec) -> list[tuple[str, str]]:
     named = [(f"points[{i}]", key) for i, point in enumerate(study.points) for key in point]
+    named += [(f"where[{i}].at", key) for i, where in enumerate(study.where) for key in where.at]
     if study.timeline is not None:
         named += [("timeline.at", key) for key in study.timeline.at]
     if study.measured is not None:
         named += [("measured.factors", key) for key in study.measured.factors]
     if study.published is not None:
         named += [(f"published.points[{i}]", p.factor) for i, p in enumerate(study.published.points)]
+        if study.published.loads is not None:
+            named.append(("published.loads", study.published.loads.factor))
     return named

@@ -54,9 +54,9 @@ def draw(
             if what.matches[i, j]:
                 panel.plot(j, i + 0.33, "o", color=INK, markersize=3)
             if both[i, j]:
-                _frame(panel, j, i, 0.5, INK)
+                _frame(panel, j, i, 0.46, INK)  # short of the neighbour, whose frame is its own
         if home[0] in xs and home[1] in ys:
-            _frame(panel, list(xs).index(home[0]), list(ys).index(home[1]), 0.45, _HOME)
+            _frame(panel, list(xs).index(home[0]), list(ys).index(home[1]), 0.4, _HOME)
         panel.set_xticks(range(len(xs)), [f"{v:.3g}" for v in xs], fontsize=7.5)
         panel.set_yticks(range(len(ys)), [f"{v:.3g}" for v in ys], fontsize=7.5)
         panel.tick_params(labelleft=True)

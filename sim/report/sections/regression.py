@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from sim.report.document import Block, Figure, Section, Table
 from sim.report.figures import heatmap, ratio
 from sim.report.text import joined, percent, place, short
 from sim.stats.paired import paired
+
+if TYPE_CHECKING:
+    from sim.study.spec import Pair, Published, PublishedShape
 
 Grid = np.ndarray[Any, np.dtype[np.float64]]
 #: the grid's axes and where the measured machine is on it
@@ -25,7 +28,7 @@ class Mapped:
     """A pair over the grid ``[device, host]``: at each published point the change in throughput, per cent, whether
     it is the published one, and which side limits the cycle before the change."""
 
-    name: str
+    pair: Pair
     changes: list[Grid]
     matches: list[np.ndarray[Any, np.dtype[np.bool_]]]
     sides: list[np.ndarray[Any, np.dtype[np.str_]]]
@@ -36,57 +39,81 @@ class Mapped:
         return np.logical_and.reduce(self.matches)
 
 
-def mapped(data: StudyData) -> list[Mapped]:
-    """Every pair of the study."""
+@dataclass(frozen=True)
+class Load:
+    """A load of the machines: the factor value that gives it, and the quantity that changes are taken from."""
+
+    name: str
+    at: Mapping[str, Any]
+    quantity: str
+
+    def change(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+        """Change in throughput, a share: of the whole run, or at a full batch, where it is the inverse of that of the
+        paired cycles."""
+        pair = paired(before, after, self.quantity)
+        if pair is None:
+            return None
+        return pair.relative.mean if self.quantity == "throughput_tok_s" else 1 / (1 + pair.relative.mean) - 1
+
+
+def loads(data: StudyData) -> list[Load]:
+    """The loads of a study, in its order; without a choice of them one, nameless and steady."""
+    chosen = _published(data).loads
+    if chosen is None:
+        return [Load("", {}, "cycle_us")]
+    return [
+        Load(str(value), {chosen.factor: value}, chosen.quantity[str(value)])
+        for value in data.factors[chosen.factor]
+    ]
+
+
+def mapped(data: StudyData, load: Load) -> list[Mapped]:
+    """Every pair of the study under one load."""
     out = []
     for pair in data.study.pairs:
         changes, matches, sides = [], [], []
         for point in _points(data):
-            change, side = _grids(data, pair.before, pair.after, {point.factor: point.value})
+            change, side = _grids(data, pair, load, {point.factor: point.value})
             changes.append(change)
             sides.append(side)
             matches.append(np.abs(change - point.change_percent) <= point.tolerance_points)
-        out.append(Mapped(pair.name, changes, matches, sides))
+        out.append(Mapped(pair, changes, matches, sides))
     return out
 
 
-def _points(data: StudyData) -> Sequence[Any]:
+def _published(data: StudyData) -> PublishedShape:
     assert data.study.published is not None
-    return data.study.published.points
+    return data.study.published
 
 
-def throughput_change(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    """Change in throughput at a full batch, a share: the inverse of the change of the paired cycles."""
-    pair = paired(before, after, "cycle_us")
-    return None if pair is None else 1 / (1 + pair.relative.mean) - 1
+def _points(data: StudyData) -> Sequence[Published]:
+    return _published(data).points
 
 
 def _grids(
-    data: StudyData, before: str, after: str, fixed: Mapping[str, Any]
+    data: StudyData, pair: Pair, load: Load, fixed: Mapping[str, Any]
 ) -> tuple[Grid, np.ndarray[Any, np.dtype[np.str_]]]:
     shape = (len(data.factors[Y]), len(data.factors[X]))
     change = np.full(shape, np.nan)
     side = np.full(shape, "", dtype="U8")
     for i, device in enumerate(data.factors[Y]):
         for j, host in enumerate(data.factors[X]):
-            at = {**fixed, X: host, Y: device}
-            first = data.find(before, at)
-            found = throughput_change(first, data.find(after, at))
+            at = {**load.at, **fixed, X: host, Y: device}
+            first = data.find(pair.before, at)
+            found = load.change(first, data.find(pair.after, at))
             change[i, j] = np.nan if found is None else 100 * found
             side[i, j] = first["critical_side"] or ""
     return change, side
 
 
 def section(data: StudyData) -> Section:
-    published = data.study.published
-    assert published is not None
+    published = _published(data)
     wanted = joined(
         [
             f"{_signed(p.change_percent)} % (± {p.tolerance_points:g} points) at {p.factor} {short(p.value)}"
             for p in published.points
         ]
     )
-    grids = mapped(data)
     out = Section(
         "Map of machines",
         [
@@ -95,23 +122,73 @@ def section(data: StudyData) -> Section:
             f"the published shape. Green: {published.home}.",
         ],
     )
-    for pair, grid in zip(data.study.pairs, grids, strict=True):
-        out.blocks += [f"**{pair.name}**: {pair.description}. {where(data, grid)}", _figure(data, pair, grid)]
     out.blocks.append(_home_table(data))
-    out.blocks += _by_ratio(data, grids)
+    for load in loads(data):
+        grids = mapped(data, load)
+        for grid in grids:
+            name = grid.pair.name + (f", {load.name}" if load.name else "")
+            out.blocks.append(
+                f"**{name}**: {grid.pair.description}. {where(data, grid)}{_detail(data, grid)}"
+            )
+            out.blocks.append(_figure(data, load, grid))
+        out.blocks += _by_ratio(data, load, grids)
+        out.blocks += _level(data, load, grids)
     return out
 
 
-def _figure(data: StudyData, pair: Any, grid: Mapped) -> Figure:
+def _level(data: StudyData, load: Load, grids: Sequence[Mapped]) -> list[Block]:
+    """The machine whose throughput before is nearest to the published one at the worst point, and what it shows."""
+    points = _points(data)
+    if load.quantity != "throughput_tok_s" or any(p.before_tok_s is None for p in points):
+        return []
+    out: list[Block] = []
+    for before in dict.fromkeys(grid.pair.before for grid in grids):
+        levels = np.array(
+            [
+                [
+                    [
+                        data.find(before, {**load.at, p.factor: p.value, X: host, Y: device})[load.quantity][
+                            "mean"
+                        ]
+                        for host in data.factors[X]
+                    ]
+                    for device in data.factors[Y]
+                ]
+                for p in points
+            ]
+        )
+        wanted = np.array([p.before_tok_s for p in points], dtype=float)
+        away = np.max(np.abs(np.log(levels / wanted[:, None, None])), axis=0)
+        i, j = np.unravel_index(int(np.argmin(away)), away.shape)
+        level = joined(
+            [f"{v:,.0f} against {w:,.0f} tok/s" for v, w in zip(levels[:, i, j], wanted, strict=True)]
+        )
+        shown = joined(
+            [
+                f"{_short(grid.pair.name)} {' and '.join(f'{_signed(c[i, j], 2)} %' for c in grid.changes)}"
+                for grid in grids
+                if grid.pair.before == before
+            ]
+        )
+        out.append(
+            f"Which machine has the published throughput before the change (`{before}`)? The nearest of the map has "
+            f"{place({X: _rounded(data.factors[X][j]), Y: _rounded(data.factors[Y][i])})}: {level}. There, at "
+            f"{joined([f'{p.factor} {short(p.value)}' for p in points])}: {shown}."
+        )
+    return out
+
+
+def _figure(data: StudyData, load: Load, grid: Mapped) -> Figure:
+    pair = grid.pair
+    under = f", {load.name}" if load.name else ""
     panels = [
         heatmap.Panel(f"{p.factor} {short(p.value)}", change, match)
         for p, change, match in zip(_points(data), grid.changes, grid.matches, strict=True)
     ]
-    assert data.study.published is not None
     return Figure(
-        f"map_{_short(pair.name).lower()}",
-        f"Heat maps of the change in throughput over {X} and {Y} for pair {pair.name}",
-        f"Pair {pair.name}: change in throughput, %, from `{pair.before}` to `{pair.after}`.",
+        f"map_{_short(pair.name).lower()}{_suffix(load)}",
+        f"Heat maps of the change in throughput over {X} and {Y} for pair {pair.name}{under}",
+        f"Pair {pair.name}{under}: change in throughput, %, from `{pair.before}` to `{pair.after}`.",
         partial(
             heatmap.draw,
             f"{X} (slower host →)",
@@ -121,9 +198,17 @@ def _figure(data: StudyData, pair: Any, grid: Mapped) -> Figure:
             panels,
             grid.every,
             (HOME[X], HOME[Y]),
-            data.study.published.home,
+            _published(data).home,
         ),
     )
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}")
+
+
+def _suffix(load: Load) -> str:
+    return f"_{load.name.replace(' ', '_')}" if load.name else ""
 
 
 def _short(name: str) -> str:
@@ -136,26 +221,32 @@ def _signed(value: float, digits: int | None = None) -> str:
 
 
 def _home_table(data: StudyData) -> Table:
-    assert data.study.published is not None
     rows = []
-    for pair in data.study.pairs:
-        for p in _points(data):
-            at = {p.factor: p.value, **HOME}
-            before, after = data.find(pair.before, at), data.find(pair.after, at)
-            change = paired(before, after, "cycle_us")
-            assert change is not None
-            rows.append(
-                [
-                    pair.name,
-                    f"{p.factor} {short(p.value)}",
-                    percent(throughput_change(before, after)),
-                    _signed(change.absolute.mean, 0),
-                    f"{before['cycle_us']['mean']:,.0f}",
-                    percent(p.change_percent / 100, 1),
-                ]
-            )
-    headers = ["pair", "at", "throughput", "µs a step", "cycle before, µs", "published"]
-    return Table(headers, rows, f"What {data.study.published.home} itself shows ({place(HOME)})")
+    for load in loads(data):
+        for pair in data.study.pairs:
+            for p in _points(data):
+                at = {**load.at, p.factor: p.value, **HOME}
+                before, after = data.find(pair.before, at), data.find(pair.after, at)
+                rows.append(
+                    [
+                        *([load.name] if load.name else []),
+                        pair.name,
+                        f"{p.factor} {short(p.value)}",
+                        percent(load.change(before, after)),
+                        _microseconds(before, after) if load.quantity == "cycle_us" else "–",
+                        f"{before['throughput_tok_s']['mean']:,.0f}",
+                        percent(p.change_percent / 100, 1),
+                    ]
+                )
+    headers = ["pair", "at", "throughput", "µs a step", "before, tok/s", "published"]
+    if any(load.name for load in loads(data)):
+        headers.insert(0, "load")
+    return Table(headers, rows, f"What {_published(data).home} itself shows ({place(HOME)})")
+
+
+def _microseconds(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    change = paired(before, after, "cycle_us")
+    return "–" if change is None else _signed(change.absolute.mean, 0)
 
 
 def _ratios(data: StudyData) -> dict[float, list[tuple[int, int]]]:
@@ -163,13 +254,12 @@ def _ratios(data: StudyData) -> dict[float, list[tuple[int, int]]]:
     cells: dict[float, list[tuple[int, int]]] = {}
     for i, device in enumerate(data.factors[Y]):
         for j, host in enumerate(data.factors[X]):
-            cells.setdefault(float(f"{host / device:.3g}"), []).append((i, j))
+            cells.setdefault(_rounded(host / device), []).append((i, j))
     return dict(sorted(cells.items()))
 
 
-def _by_ratio(data: StudyData, grids: Sequence[Mapped]) -> list[Block]:
+def _by_ratio(data: StudyData, load: Load, grids: Sequence[Mapped]) -> list[Block]:
     """The change against host over device cost: what a machine's ratio alone decides."""
-    assert data.study.published is not None
     cells = _ratios(data)
     spread = max(
         float(np.ptp([change[cell] for cell in on]))
@@ -178,18 +268,18 @@ def _by_ratio(data: StudyData, grids: Sequence[Mapped]) -> list[Block]:
         for on in cells.values()
     )
     lines = {
-        (grid.name, k): [float(np.mean([change[cell] for cell in on])) for on in cells.values()]
+        (grid.pair.name, k): [float(np.mean([change[cell] for cell in on])) for on in cells.values()]
         for grid in grids
         for k, change in enumerate(grid.changes)
     }
     points = _points(data)
     panels = [
         (
-            grid.name,
+            grid.pair.name,
             [
                 ratio.Line(
                     f"{p.factor} {short(p.value)} (band: published)",
-                    lines[grid.name, k],
+                    lines[grid.pair.name, k],
                     (p.change_percent - p.tolerance_points, p.change_percent + p.tolerance_points),
                 )
                 for k, p in enumerate(points)
@@ -198,6 +288,7 @@ def _by_ratio(data: StudyData, grids: Sequence[Mapped]) -> list[Block]:
         for grid in grids
     ]
     label = f"{X} / {Y}"
+    under = f", {load.name}" if load.name else ""
     headers = [label, *(f"{_short(name)} at {short(points[k].value)}" for name, k in lines)]
     headers += [f"limited by, at {short(p.value)}" for p in points]
     rows = []
@@ -208,26 +299,36 @@ def _by_ratio(data: StudyData, grids: Sequence[Mapped]) -> list[Block]:
         "Every cost is the host's or the device's, so what counts is their ratio, a diagonal of the map: along a "
         f"diagonal the change varies by at most {spread:.2g} points. The same on one axis:",
         Figure(
-            "ratio",
-            f"Change in throughput over {label}, a panel a pair, a line and a band a published point",
-            f"Change in throughput, %, over {label}: mean of each diagonal. Bands: the published figures.",
-            partial(ratio.draw, label, list(cells), panels, data.study.published.home),
+            f"ratio{_suffix(load)}",
+            f"Change in throughput over {label}{under}, a panel a pair, a line and a band a published point",
+            f"Change in throughput, %, over {label}{under}: mean of each diagonal. Bands: the published figures.",
+            partial(ratio.draw, label, list(cells), panels, _published(data).home),
         ),
         Table(
-            headers, rows, "Change in throughput, %, by ratio, and what limits the cycle before the change"
+            headers,
+            rows,
+            f"Change in throughput, %, by ratio{under}, and what limits the cycle before the change",
         ),
     ]
 
 
 def where(data: StudyData, grid: Mapped) -> str:
-    """In words: which machines of the map show the published shape, or what stands against it."""
+    """In words: which machines of the map show the published shape."""
     cells = _ratios(data)
     found = [r for r, on in cells.items() if any(grid.every[cell] for cell in on)]
-    if found:
-        return (
-            f"The published shape appears at {int(grid.every.sum())} of {grid.every.size} machines, those whose "
-            f"host is slower against their device than the measured one's by a factor of {_range(found)}."
-        )
+    if not found:
+        return "No machine of the map shows the published shape."
+    return (
+        f"The published shape appears at {int(grid.every.sum())} of {grid.every.size} machines, those whose "
+        f"host is slower against their device than the measured one's by a factor of {_runs(found, list(cells))}."
+    )
+
+
+def _detail(data: StudyData, grid: Mapped) -> str:
+    """Where each published point appears by itself, and what the others are there; nothing where all do at once."""
+    if grid.every.any():
+        return ""
+    cells = _ratios(data)
     parts = []
     for k, p in enumerate(_points(data)):
         at = f"{_signed(p.change_percent)} % at {p.factor} {short(p.value)}"
@@ -242,9 +343,10 @@ def where(data: StudyData, grid: Mapped) -> str:
             if m != k
         ]
         parts.append(
-            f"{at} appears at a ratio of host to device cost of {_range(matching)}, where {joined(others)}"
+            f"{at} appears at a ratio of host to device cost of {_runs(matching, list(cells))}, where "
+            f"{joined(others)}"
         )
-    return f"No machine of the map shows the published shape: {'; '.join(parts)}.{_order(data, grid)}"
+    return f" {'; '.join(parts)}.{_order(data, grid)}"
 
 
 def _order(data: StudyData, grid: Mapped) -> str:
@@ -265,8 +367,9 @@ def _order(data: StudyData, grid: Mapped) -> str:
         for side in (grid.sides[0], grid.sides[-1])
     ]
     return (
-        f" A clearly larger loss at {names[1]} than at {names[0]} appears at a ratio of {_range(ratios)}: there "
-        f"{names[0]} is limited by {sides[0]} ({_between([first[cell] for cell in cells])} %) and {names[1]} by "
+        f" A clearly larger loss at {names[1]} than at {names[0]} appears at a ratio of "
+        f"{_runs(ratios, list(on))}: there {names[0]} is limited by {sides[0]}"
+        f" ({_between([first[cell] for cell in cells])} %) and {names[1]} by "
         f"{sides[1]} ({_between([last[cell] for cell in cells])} %)."
     )
 
@@ -274,8 +377,15 @@ def _order(data: StudyData, grid: Mapped) -> str:
 _SIDES = {"gpu": "the device", "host": "the host", "exposed": "exposed host time", "": "neither side"}
 
 
-def _range(values: Sequence[float]) -> str:
-    return f"{values[0]:g}" if len(values) == 1 else f"{min(values):g} to {max(values):g}"
+def _runs(values: Sequence[float], every: Sequence[float]) -> str:
+    """``values`` as the runs they form among ``every``, both ascending: ``1 to 2 and 5.66``."""
+    runs: list[list[float]] = []
+    for value in values:
+        if runs and every.index(value) == every.index(runs[-1][-1]) + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    return joined([f"{run[0]:g}" if len(run) == 1 else f"{run[0]:g} to {run[-1]:g}" for run in runs])
 
 
 def _between(values: Sequence[float]) -> str:
@@ -284,15 +394,15 @@ def _between(values: Sequence[float]) -> str:
 
 
 def sentences(data: StudyData) -> list[str]:
-    """One sentence a pair, then what the measured machine shows."""
-    assert data.study.published is not None
+    """One sentence a load and pair, then what the measured machine shows."""
     out = []
-    for pair, grid in zip(data.study.pairs, mapped(data), strict=True):
-        at_home = []
-        for p in _points(data):
-            at = {p.factor: p.value, **HOME}
-            change = throughput_change(data.find(pair.before, at), data.find(pair.after, at))
-            at_home.append(f"{percent(change)} at {p.factor} {short(p.value)}")
-        home = data.study.published.home
-        out.append(f"**{pair.name}**: {where(data, grid)} {home} itself: {joined(at_home)}.")
+    for load in loads(data):
+        for grid in mapped(data, load):
+            at_home = []
+            for p in _points(data):
+                at = {**load.at, p.factor: p.value, **HOME}
+                change = load.change(data.find(grid.pair.before, at), data.find(grid.pair.after, at))
+                at_home.append(f"{percent(change)} at {p.factor} {short(p.value)}")
+            name = grid.pair.name + (f", {load.name}" if load.name else "")
+            out.append(f"**{name}**: {where(data, grid)} {_published(data).home} itself: {joined(at_home)}.")
     return out

@@ -13,6 +13,7 @@ from sim.report import markdown
 from sim.report.build import build
 from sim.report.data import StudyData
 from sim.report.document import Document, Figure, Section, Table
+from sim.report.sections.regression import loads
 from sim.report.write import write
 from sim.study.collect import collect, read_measured
 from sim.study.execute import Local, execute, work_of
@@ -231,9 +232,46 @@ def test_the_map_says_in_words_what_stands_against_the_shape(machines: StudyData
     text = MAP.replace(
         "change_percent = -1, tolerance_points = 100", "change_percent = 50, tolerance_points = 1"
     )
-    verdict = build(run(text, tmp_path)).verdict[0]
-    assert (
-        "No machine of the map shows the published shape: +50 % at concurrency 1 appears nowhere" in verdict
+    document = build(run(text, tmp_path))
+    assert "No machine of the map shows the published shape." in document.verdict[0]
+    blocks = [b for b in section(document, "Map").blocks if isinstance(b, str)]
+    assert any("+50 % at concurrency 1 appears nowhere" in b for b in blocks)
+
+
+def test_every_load_has_its_map_and_its_quantity(tmp_path: Path) -> None:
+    more = """
+[[factors]]
+name = "load"
+keys = ["workload.output_tokens"]
+values = [{ distribution = "lognormal", mean = 40, cv = 0.5 }, 120]
+labels = ["lengths differ", "equal lengths"]
+
+[published.loads]
+factor = "load"
+quantity = { "lengths differ" = "throughput_tok_s", "equal lengths" = "cycle_us" }
+"""
+    text = MAP.replace("tolerance_points = 100 }", "tolerance_points = 100, before_tok_s = 1000 }")
+    data = run(text + more, tmp_path)
+    document = build(data)
+    names = [f.name for f in document.figures()]
+    assert names == [
+        "map_a_lengths_differ",
+        "ratio_lengths_differ",
+        "map_a_equal_lengths",
+        "ratio_equal_lengths",
+    ]
+    differ, equal = loads(data)
+    at = {"concurrency": 2, "host_scale": 1.0, "device_scale": 1.0}
+    for load, quantity in ((differ, "throughput_tok_s"), (equal, "cycle_us")):
+        before, after = (data.find(variant, {**load.at, **at}) for variant in ("before", "after"))
+        ratio = after[quantity]["mean"] / before[quantity]["mean"]
+        expected = ratio - 1 if quantity == "throughput_tok_s" else 1 / ratio - 1
+        assert load.change(before, after) == pytest.approx(expected, rel=1e-3)
+    nearest = [
+        b for b in section(document, "Map").blocks if isinstance(b, str) and "The nearest of the map" in b
+    ]
+    assert len(nearest) == 1, (
+        "throughput before the change is compared where the run is, not where the cycle is"
     )
 
 

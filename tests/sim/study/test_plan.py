@@ -91,6 +91,11 @@ def test_a_variant_that_is_refused_is_named_once_with_the_reason(write_study: Wr
         ("at = { concurrency = 2 }", "at = { batch = 2 }", 'timeline.at: found "batch"'),
         ('["cells"]', '["cells", "map"]', "[published]"),
         ('["cells"]', '["cells", "timeline"]', "sections[1]"),
+        (
+            "sections =",
+            "where = [{ at = { batch = 1 }, set = {} }]\nsections =",
+            'where[0].at: found "batch"',
+        ),
         ("values = [1, 2]", "", "neither values nor span"),
         ("values = [1, 2]", "span = { low = 2, high = 1 }", "low below high"),
         ("sections =", "samples = 3\nsections =", "samples"),
@@ -128,6 +133,15 @@ def test_labels_stand_for_values_that_do_not_speak_for_themselves(write_study: W
     assert means == {"weak": 1.0, "strong": 3.0}
 
 
+def test_keys_may_hold_at_some_points_alone(write_study: Write) -> None:
+    more = '\n[[where]]\nat = { concurrency = 2 }\nset = { "workload.requests" = 8 }\n'
+    plan = load_plan(write_study(more=more))
+    assert {(c.at["concurrency"], c.resolved.scenario.workload.requests) for c in plan.cells} == {
+        (1, 1),
+        (2, 8),
+    }
+
+
 def test_a_label_too_few_is_refused(write_study: Write) -> None:
     assert any(
         "1 labels for 2 values" in p
@@ -145,3 +159,18 @@ def test_refused_combinations_may_be_left_out_and_are_listed(write_study: Write)
     assert all(cell.at["overlap"] for cell in plan.cells)
     assert len(plan.refused) == len(plan.cells) == 6
     assert all("relay" in reason for _, _, reason in plan.refused)
+
+
+def test_a_label_that_a_factor_lacks_is_refused(write_study: Write) -> None:
+    changed = ("values = [1, 2]", 'values = [1, 2]\nlabels = ["one", "two"]')
+    found = problems(write_study(changed))
+    assert any("concurrency: found 2; expected a label of this factor: one or two" in p for p in found)
+
+
+def test_a_variant_refused_everywhere_has_no_timeline(write_study: Write) -> None:
+    changes = (
+        ("sections =", "skip_refused = true\nsections ="),
+        ('barrier = "coarse"', 'barrier = "coarse", overlap = false'),
+    )
+    plan = load_plan(write_study(*changes))
+    assert [cell.variant for cell in plan.traced] == ["as declared", "exact"]
