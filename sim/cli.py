@@ -72,6 +72,9 @@ def main(arguments: list[str] | None = None) -> None:
     except InputError as error:
         print_input_error(error)
         sys.exit(2)
+    except OSError as error:  # a full disk, a folder that vanished: what was being written is not there
+        print(f"overlapsim: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
+        sys.exit(1)
     except WaitError as error:  # a step program that can never go on
         print(f"overlapsim: {error}", file=sys.stderr)
         sys.exit(2)

@@ -11,16 +11,28 @@ from typing import Any
 
 from sim.errors import InputError, Problem
 
+#: bytes; file systems take 255, and what is written first has a longer name
+_LONGEST_NAME = 230
+
 
 def check_writable(path: Path | None, where: str) -> None:
     """Raises InputError, located at ``where``, if ``path`` cannot become a file; for use before long work."""
     if path is None:
         return
     folder = path.parent
+    if len(os.fsencode(path.name)) > _LONGEST_NAME:
+        raise InputError(Problem(where, f'"{path.name[:40]}…"', f"a name of at most {_LONGEST_NAME} bytes"))
     if path.is_dir():
         raise InputError(Problem(where, f'"{path}", which is a folder', "the path of a file to write"))
     if not folder.is_dir():
         raise InputError(Problem(where, f'"{path}", in no existing folder', "a path in a folder that exists"))
+    if path.exists() and not path.is_file():
+        # Replacing a device or a pipe would take it away from everybody else.
+        raise InputError(
+            Problem(
+                where, f'"{path}", a device or a pipe', "the path of a file to write", "Leave the option out."
+            )
+        )
     if not os.access(folder, os.W_OK):
         raise InputError(Problem(where, f'"{path}", in a folder not writable', "a path in a writable folder"))
 

@@ -11,6 +11,7 @@ from sim.capabilities import Barrier
 from sim.config.resolve import Resolved
 from sim.config.scenario import ListedLengths, LogNormal, MatchExpected, TruncatedGeometric
 from sim.config.scenario import PerPosition as PerPositionKeys
+from sim.errors import InputError, Problem
 from sim.hazards.check import HazardCheck
 from sim.loops import Loop
 from sim.loops.steps import Steps
@@ -102,6 +103,10 @@ class Replication:
         self.env.run(until=self.env.process(host))
         self.books.check(self.machine)
         self.costs.check_context()
+        if self.books.output_tokens and not self._duration_s:
+            found = "no cost above 0, so that a run takes no time"
+            where = f"device profile {self.resolved.profile.name}: costs"
+            raise InputError(Problem(where, found, "costs that take time"))
         return self
 
     # -- the world outside the engine (sim.loops.Outside) ------------------------------------------------

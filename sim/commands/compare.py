@@ -75,9 +75,9 @@ def command(
     from sim.study.compare import compare  # after the checks: a wrong input is answered without the engine
 
     comparison = compare(first, second, until=half_width)
-    print_comparison(comparison)
-    if json:
+    if json:  # first: whoever reads the table may stop reading
         write_atomically(json, json_text(comparison.to_json()))
+    print_comparison(comparison)
     if fail_on_hazard and harmful(comparison.b.hazards):
         raise typer.Exit(1)
 

@@ -63,9 +63,9 @@ def command(
     explanation = explain(resolved, at)
     check = Replication(resolved, 0, hazards=True).run().hazards
     explanation["hazards"] = findings([check] if check else [])
-    print_explanation(explanation)
-    if json:
+    if json:  # first: whoever reads the text may stop reading
         write_atomically(json, json_text(explanation))
+    print_explanation(explanation)
     if figure:
         from sim.report.figures.loop import write
 

@@ -89,9 +89,9 @@ def command(
             "read_from": reading.text,
             **{key: known[key] for key in CONDITIONED},
         }
-    print_summary(result)
-    if json:
+    if json:  # first: whoever reads the table may stop reading
         write_atomically(json, json_text(result))
+    print_summary(result)
     if fail_on_hazard and harmful(result["hazards"]):
         raise typer.Exit(1)
 

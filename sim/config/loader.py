@@ -169,7 +169,10 @@ def _problems_of_the_rest(data: dict[str, Any], at: list[KeyPath], origin: Origi
     One run then names everything; else a refused combination would show only once the mistyped values are
     gone.
     """
-    rest = copy.deepcopy(data)
+    try:
+        rest = copy.deepcopy(data)
+    except RecursionError:  # tables too deep to read, which is reported
+        return []
     for path in at:
         _remove(rest, path)
     missing_device = "device" not in rest

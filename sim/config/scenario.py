@@ -14,7 +14,9 @@ from pydantic_core import PydanticCustomError
 from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
 
 Count = Annotated[int, Field(ge=1, lt=2**31)]
-Scale = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Scale = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+#: requests a second; rarer ones would come after more nanoseconds than are counted
+Rate = Annotated[float, Field(gt=1e-9, allow_inf_nan=False)]
 Probability = Annotated[float, Field(ge=0, le=1)]
 Mean = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -27,8 +29,8 @@ class LogNormal(_Table):
     """Lengths drawn from a log-normal with this mean (tokens) and coefficient of variation."""
 
     distribution: Literal["lognormal"]
-    mean: Annotated[float, Field(ge=1, allow_inf_nan=False)]
-    cv: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    mean: Annotated[float, Field(ge=1, lt=2**31, allow_inf_nan=False)]
+    cv: Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 
 
 class _Listed(_Table):
@@ -99,13 +101,13 @@ def _closed_loop_by_default(data: dict[str, Any]) -> int | None:
 class Workload(_Table):
     """Open loop with Poisson arrivals when ``arrival_rate_per_s`` is given, else closed loop."""
 
-    arrival_rate_per_s: Scale | None = None
+    arrival_rate_per_s: Rate | None = None
     concurrency: Count | None = Field(default_factory=_closed_loop_by_default)
     requests: Count = 128
     prompt_tokens: Lengths = 128
     output_tokens: Lengths = 768
     #: closed loop: time between a client's last token and its next request
-    client_delay_us: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    client_delay_us: Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)] = 0.0
 
     @model_validator(mode="after")
     def one_loop(self) -> Workload:

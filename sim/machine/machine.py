@@ -71,6 +71,7 @@ class StepTimes:
     """What one launch leaves for the metrics; times in nanoseconds."""
 
     entered: int = 0  # host enters run_batch
+    blocked: int = 0  # host time spent blocked until then, ns
     mark_issued: int = 0  # end of the launch of the marked (draft) operation
     mark_started: int = 0
     forward_before: int = 0  # end of the forward stream before this step
@@ -246,6 +247,7 @@ class Machine:
                     self._record_sync(recorder, step.primitives[i], before, now, event.serial)
             elif act == 5:  # ENTER
                 self.times.entered = now
+                self.times.blocked = self.blocked
             else:  # HOST, timed
                 now += durations[i]
                 at = now if s < 0 else max(now, free[s], floor[s])

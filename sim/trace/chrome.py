@@ -176,8 +176,12 @@ def write(path: Path, records: Sequence[Record], label: str = "overlapsim", prog
     partial = path.with_name(path.name + ".partial")
     document = {"displayTimeUnit": "ns", "program": program, "traceEvents": list(events(records, label))}
     text = json.dumps(document, separators=(",", ":"))
-    if path.suffix == ".gz":
-        partial.write_bytes(gzip.compress(text.encode(), mtime=0))
-    else:
-        partial.write_text(text)
-    os.replace(partial, path)
+    try:
+        if path.suffix == ".gz":
+            partial.write_bytes(gzip.compress(text.encode(), mtime=0))
+        else:
+            partial.write_text(text)
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

@@ -217,3 +217,25 @@ def test_starting_the_program_loads_no_engine():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_a_disk_that_is_full_is_said_in_a_line_and_leaves_nothing(tmp_path, monkeypatch, capsys):
+    def full(self: Path, text: str) -> int:
+        self.touch()
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    assert status("run", "toy_dF", "--trace", str(tmp_path / "t.json")) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("overlapsim: ")
+    assert line.endswith("No space left on device")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_stops_reading_costs_no_file(small_configs, calls, tmp_path, monkeypatch):
+    def gone(*_: Any, **__: Any) -> None:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("sim.commands.run.print_table", gone)
+    assert status("run", "good", "--json", str(tmp_path / "r.json")) == 1
+    assert (tmp_path / "r.json").is_file()
