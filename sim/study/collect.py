@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sim.config import paths
+from sim.config.checked import shown
 from sim.errors import InputError, Problem
 from sim.report.data import MeasuredRow, Row, StudyData
 from sim.study.plan import Plan, values_of
@@ -55,7 +56,7 @@ def read_measured(study: StudySpec, path: Path) -> list[MeasuredRow]:
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             lines = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError, csv.Error):
         found = f'"{measured.file}", which cannot be read'
         raise InputError(Problem(where, found, "a CSV beside the study or in configs/data")) from None
     columns = {measured.cycle_us, *measured.where, *measured.factors.values()}
@@ -67,7 +68,9 @@ def read_measured(study: StudySpec, path: Path) -> list[MeasuredRow]:
     rows = []
     for variant in study.variants:
         if variant.measured is not None:
-            rows += [_row(measured, variant, line) for line in lines if _matches(measured, variant, line)]
+            rows += [
+                _row(measured, variant, line, where) for line in lines if _matches(measured, variant, line)
+            ]
     return rows
 
 
@@ -76,6 +79,12 @@ def _matches(measured: Measured, variant: Variant, line: Mapping[str, str]) -> b
     return all(line[column] == str(value) for column, value in wanted.items())
 
 
-def _row(measured: Measured, variant: Variant, line: Mapping[str, str]) -> MeasuredRow:
-    at: dict[str, Any] = {name: int(line[column]) for name, column in measured.factors.items()}
-    return MeasuredRow(variant.name, at, float(line[measured.cycle_us]))
+def _row(measured: Measured, variant: Variant, line: Mapping[str, str], where: str) -> MeasuredRow:
+    try:
+        at: dict[str, Any] = {name: int(line[column]) for name, column in measured.factors.items()}
+        return MeasuredRow(variant.name, at, float(line[measured.cycle_us]))
+    except (TypeError, ValueError):
+        columns = (*measured.factors.values(), measured.cycle_us)
+        found = ", ".join(f"{column} = {shown(line[column])}" for column in columns)
+        expected = "whole numbers for factors and a number for the cycle"
+        raise InputError(Problem(f"{where}, {measured.file}", found, expected)) from None

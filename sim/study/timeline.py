@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.errors import InputError, Problem
 from sim.replication import Replication
 from sim.study.plan import TracedCell
 from sim.trace.record import FORWARD_LANE, Record
@@ -24,6 +25,9 @@ def trace(cell: TracedCell) -> dict[str, Any]:
     decodes = sorted({r.iteration for r in records if r.batch and not r.prefill})
     shown = decodes[cell.first : cell.first + cell.iterations]
     forwards = [r for r in records if r.iteration in shown and r.lane == FORWARD_LANE]
+    if not forwards:
+        found = f"{cell.first}, in a run of {len(decodes)} decode iterations (variant {cell.variant!r})"
+        raise InputError(Problem("timeline.first", found, f"at most {len(decodes) - 1}"))
     window = (min(r.start for r in forwards), max(r.end for r in forwards))
     inside = [r for r in records if r.start < window[1] and r.end > window[0]]
     return {"fields": FIELDS, "window": window, "shown": shown, "rows": [_row(r) for r in inside]}
