@@ -174,18 +174,3 @@ def test_a_variant_refused_everywhere_has_no_timeline(write_study: Write) -> Non
     )
     plan = load_plan(write_study(*changes))
     assert [cell.variant for cell in plan.traced] == ["as declared", "exact"]
-
-
-def test_a_label_that_a_factor_lacks_is_refused(write_study: Write) -> None:
-    changed = ("values = [1, 2]", 'values = [1, 2]\nlabels = ["one", "two"]')
-    found = problems(write_study(changed))
-    assert any("concurrency: found 2; expected a label of this factor: one or two" in p for p in found)
-
-
-def test_a_variant_refused_everywhere_has_no_timeline(write_study: Write) -> None:
-    changes = (
-        ("sections =", "skip_refused = true\nsections ="),
-        ('barrier = "coarse"', 'barrier = "coarse", overlap = false'),
-    )
-    plan = load_plan(write_study(*changes))
-    assert [cell.variant for cell in plan.traced] == ["as declared", "exact"]
