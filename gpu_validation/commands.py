@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -42,15 +41,19 @@ Configs = Annotated[
 
 def need_torch() -> None:
     """Raises InputError naming the extra to install."""
-    if find_spec("torch") is None:
+    try:
+        import torch  # noqa: F401
+    except (ImportError, OSError) as error:  # not there, or its libraries are not
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "torch"
+        found = "no torch in this environment" if absent else f"a torch that cannot be imported ({error})"
         raise InputError(
             Problem(
                 "overlapsim gpu",
-                "no torch in this environment",
+                found,
                 "the extra that has it",
                 'Install it with: pip install "overlapsim[gpu]" (for a GPU, a build of torch for its driver).',
             )
-        )
+        ) from None
 
 
 @app.command("probe")
@@ -90,7 +93,7 @@ def calibrate_command(
     program = declared(algorithm, asked.load.block, ENGINE)
     target = into or paths.folder("devices").parent
     _check_folder(target, "--into")
-    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     written = write_calibration(raw, program, name, target, {"command": _command()})
     for path in written:
         print(f"wrote {path}")
@@ -130,7 +133,7 @@ def validate_command(
     asked = Asked("validate", backend, algorithm, models_of(models, backend), starts, semantics)
     _check_folder(out, "--out")
     source = configs or paths.folder("devices").parent
-    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     found = results(raw, source, device, algorithm, asked.load, _command())
     write_atomically(out / "results.json", json_text(found))
     print(f"wrote {write(found, out)}")
@@ -163,7 +166,7 @@ def races_command(
 
     asked = Asked("races", backend, algorithm, ("races",), 1)
     _check_folder(out, "--out")
-    missing = asked.missing(raw) if measured else measure(asked, raw, budget, fresh)
+    missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     found = results(raw, algorithm, settings.races_of(backend), _command(), out)
     write_atomically(out / "results.json", json_text(found))
     print(f"wrote {write(found, out)}")

@@ -26,6 +26,8 @@ from sim.files import json_text, write_atomically
 INTERRUPTED = 130
 #: name of the file that says what a folder of raw data holds
 ASKED = "asked.json"
+#: version of what pieces hold; to be raised whenever older pieces could no longer be read
+FORMAT = 1
 #: seconds a start needs before it measures anything
 _LEAST_S = 5.0
 
@@ -63,6 +65,11 @@ class Asked:
         """Files that are not there yet."""
         return [n for s in range(self.starts) for n in self.names(s) if not (raw / n).is_file()]
 
+    def held(self, raw: Path) -> list[str]:
+        """As :meth:`missing`, for a folder that is read only. Raises InputError as :meth:`check` does."""
+        self.check(raw)
+        return self.missing(raw)
+
     def settings(self) -> dict[str, Any]:
         """What pieces in one folder must share."""
         load = settings.races_of(self.backend) if self.kind == "races" else self.load
@@ -72,7 +79,31 @@ class Asked:
             "algorithm": self.algorithm,
             "semantics": self.semantics,
             "load": repr(load),
+            "format": FORMAT,
         }
+
+    def check(self, raw: Path) -> None:
+        """Raises InputError if ``raw`` holds pieces of another question or of another version of the suite."""
+        note = raw / ASKED
+        if not note.is_file() or not any(path.name != ASKED for path in raw.glob("*.json")):
+            return
+        try:
+            # The first format's notes may not name it.
+            held = {"format": 1, **json.loads(note.read_text(encoding="utf-8"))}
+        except (ValueError, TypeError):
+            raise InputError(
+                Problem(f"{note}", "no JSON object", "what the suite wrote there", "Start over with --fresh.")
+            ) from None
+        changed = ", ".join(k for k, v in self.settings().items() if held.get(k) != v)
+        if changed:
+            raise InputError(
+                Problem(
+                    f"{raw}",
+                    f"measurements made with another {changed}",
+                    "a folder of the same question, or an empty one",
+                    "Name another folder with --raw, or drop those measurements with --fresh.",
+                )
+            )
 
 
 def models_of(given: str | None, backend: str) -> tuple[str, ...]:
@@ -109,22 +140,12 @@ def _claim(raw: Path, asked: Asked, fresh: bool) -> None:
         raw.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(Problem("--raw", f'"{raw}": {error.strerror}', "a folder to write to")) from None
-    note = raw / ASKED
-    wanted = asked.settings()
     if fresh:
         for path in raw.glob(f"{asked.kind}-*.json"):
             path.unlink()
-    elif note.is_file() and (held := json.loads(note.read_text(encoding="utf-8"))) != wanted:
-        changed = ", ".join(k for k in wanted if held.get(k) != wanted[k])
-        raise InputError(
-            Problem(
-                f"{raw}",
-                f"measurements made with another {changed}",
-                "a folder of the same question, or an empty one",
-                "Name another folder with --raw, or drop those measurements with --fresh.",
-            )
-        )
-    write_atomically(note, json_text(wanted))
+    else:
+        asked.check(raw)
+    write_atomically(raw / ASKED, json_text(asked.settings()))
 
 
 def _run(asked: Asked, raw: Path, start: int, deadline: float) -> None:

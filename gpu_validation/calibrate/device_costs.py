@@ -109,7 +109,8 @@ def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitte
     slope, value = np.polyfit(contexts, us, 1) if reads_context and len(us) > 2 else (0.0, us.mean())
     if abs(slope) * np.ptp(contexts) < NEGLIGIBLE * us.mean():
         slope, value = 0.0, us.mean()
-    scatter = float(np.std(us - value - slope * contexts) / us.mean())
+    # Beside the events that time it, a segment can be too short to see.
+    scatter = float(np.std(us - value - slope * contexts) / us.mean()) if us.mean() > 0 else 0.0
     return Fitted(float(value), float(slope), scatter)
 
 

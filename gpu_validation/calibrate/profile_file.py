@@ -29,8 +29,22 @@ def profile_name(device: str, model: str) -> str:
 
 
 def pieces(raw: Path, kind: str) -> list[dict[str, Any]]:
-    """Every finished piece of raw data of this kind, in order of start and name."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(raw.glob(f"{kind}-*.json"))]
+    """Every finished piece of raw data of this kind, in order of start and name. Raises InputError for broken files."""
+    return [_piece(path) for path in sorted(raw.glob(f"{kind}-*.json"))]
+
+
+def _piece(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise InputError(
+            Problem(
+                f"{path}",
+                "no JSON object",
+                "a piece as the suite wrote it",
+                "Delete the file and measure again; the other pieces are kept.",
+            )
+        ) from None
 
 
 def write_calibration(

@@ -80,6 +80,10 @@ class MeasuredCell:
             if slow[np.isfinite(pace)].all():  # a start without a quiet moment says what it can
                 slow[:] = False
             wild = (cycles > limit) & ~slow
+            if (slow | wild)[
+                np.isfinite(cycles)
+            ].all():  # nor does one that was disturbed throughout say nothing
+                wild[:] = False
             self.slow += int(slow.sum())
             self.disturbed += int(wild.sum())
             self.cycles += int(np.isfinite(cycles).sum())
@@ -102,6 +106,9 @@ class MeasuredCell:
         for x, y in zip(self._kept[a], self._kept[b], strict=True):
             n = min(len(x), len(y))
             both = np.isfinite(x[:n]) & np.isfinite(y[:n])
+            if not both.any():  # never both undisturbed at the same iteration: unpaired
+                out.append(float(np.nanmean(y) / np.nanmean(x) - 1))
+                continue
             out.append(float((y[:n] - x[:n])[both].mean() / x[:n][both].mean()))
         return Measured(tuple(out))
 
