@@ -92,7 +92,11 @@ def _head_comment(text: str) -> str:
 
 
 def _show_file(kind: Listable, name: str) -> None:
-    text = read_bytes(paths.locate(name, kind.value, "--show")).decode()
+    path = paths.locate(name, kind.value, "--show")
+    try:
+        text = read_bytes(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(Problem("--show", f'"{path}", which is no text', "a TOML file")) from None
     if kind is Listable.ALGORITHMS:
         print("# Views of the capabilities below, as SGLang names them:")
         for flag, value in _views(load_program(name, "")).items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
@@ -90,8 +91,8 @@ def _program(path: Path) -> StepProgram:
 
     def read(name: str) -> dict[str, Any]:
         # Beside the program, or shipped.
-        beside = path.with_name(f"{name}.toml")
-        file = beside if beside.is_file() else paths.locate(name, "algorithms", f"{path.name}: extends")
+        beside = path.parent / f"{name}.toml"
+        file = beside if os.path.isfile(beside) else paths.locate(name, "algorithms", f"{path.name}: extends")
         return parse_toml(read_bytes(file), file.name)
 
     data = extended(parse_toml(content, path.name), path.name, read)

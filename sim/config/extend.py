@@ -42,7 +42,8 @@ def extended(
     out = copy.deepcopy({key: value for key, value in base.items() if key not in _CHANGES})
     for key, value in data.items():
         if key in _MERGED and isinstance(value, dict):
-            out[key] = {**out.get(key, {}), **value}
+            below = out.get(key)
+            out[key] = {**below, **value} if isinstance(below, dict) else value
         elif key not in _CHANGES:
             out[key] = value
     _Changes(data, out, file).apply()
@@ -75,12 +76,16 @@ class _Changes:
     def _found(self, change: dict[str, Any], key: str, where: str) -> tuple[list[Any], list[int]]:
         """The list meant and the places of the operations whose name is ``change[key]``."""
         chosen = change.get("in", "decode")
-        if chosen not in _LISTS:
+        if not isinstance(chosen, str) or chosen not in _LISTS:
             self.problems.append(
                 Problem(f"{self.file}: {where}.in", shown(chosen), listed(map(shown, _LISTS)))
             )
             return [], []
-        operations = self.out[_LISTS[chosen]]
+        operations = self.out.get(_LISTS[chosen], [])
+        if not isinstance(operations, list) or not all(isinstance(o, dict) for o in operations):
+            where, found = f"{self.file}: {_LISTS[chosen]}", shown(operations)
+            self.problems.append(Problem(where, found, "a list of operations"))
+            return [], []
         names = [operation.get("name") for operation in operations]
         wanted = change.get(key)
         places = [i for i, name in enumerate(names) if name == wanted]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sim.config import paths
-from sim.config.loader import load_profile, load_resolved
+from sim.config.loader import load_profile, load_program, load_resolved
 from sim.errors import InputError
 from sim.files import check_writable
 from sim.run import simulate
@@ -84,6 +84,38 @@ def test_recorded_acceptances_of_any_size_count_as_the_whole_block() -> None:
     acceptance = {"model": "recorded", "values": [[1, 99999]]}
     result = simulate(load_resolved("toy_dF", {"acceptance": acceptance}), hazards=False).to_json()
     assert result["accepted_per_step"]["without_bonus"] <= 15
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'operations = 3\nremove = ["x"]',
+        'operations = [1]\nremove = ["x"]',
+        "remove = [{ in = [], name = 1 }]",
+        "[[replace]]\nin = {}\nname = {}",
+    ],
+)
+def test_changes_that_fit_no_base_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f'extends = "dflash@toy-0.5.15"\n{text}\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"odd\.toml"):
+        load_program(str(path), "")
+
+
+def test_a_base_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "base.toml").write_text("capabilities = 3\n", encoding="utf-8")
+    path = tmp_path / "odd.toml"
+    path.write_text('extends = "base"\nremove = ["x"]\ncapabilities = { a = 1 }\n', encoding="utf-8")
+    with pytest.raises(InputError, match="no operation"):
+        load_program(str(path), "")
+
+
+@pytest.mark.parametrize("base", ["../../nowhere", "x" * 500])
+def test_a_base_whose_name_is_no_file_is_refused(tmp_path: Path, base: str) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f'extends = "{base}"\n', encoding="utf-8")
+    with pytest.raises(InputError, match="extends"):
+        load_program(str(path), "")
 
 
 def test_tables_too_deep_to_read_are_refused(tmp_path: Path) -> None:

@@ -239,3 +239,10 @@ def test_a_reader_that_stops_reading_costs_no_file(small_configs, calls, tmp_pat
     monkeypatch.setattr("sim.commands.run.print_table", gone)
     assert status("run", "good", "--json", str(tmp_path / "r.json")) == 1
     assert (tmp_path / "r.json").is_file()
+
+
+def test_a_file_that_is_no_text_is_not_shown(tmp_path, small_configs, capsys):
+    path = tmp_path / "odd.toml"
+    path.write_bytes(b"\xd0\x00")
+    assert status("list", "devices", "--show", str(path)) == 2
+    assert "which is no text" in capsys.readouterr().err
