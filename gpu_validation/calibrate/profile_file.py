@@ -29,7 +29,7 @@ def profile_name(device: str, model: str) -> str:
 
 
 def pieces(raw: Path, kind: str) -> list[dict[str, Any]]:
-    """Every finished piece of raw data of this kind, in order of start and name. Raises InputError for broken files."""
+    """Every finished piece of raw data of this kind by start and name. Raises InputError for broken files."""
     return [_piece(path) for path in sorted(raw.glob(f"{kind}-*.json"))]
 
 

@@ -1,4 +1,4 @@
-"""The matrix of the device suite in little, from an empty folder to judged claims: every command, every configuration.
+"""The matrix of the device suite in little, from an empty folder to judged claims: every command and configuration.
 
 What it asserts is the flow and the shape of what is written; timings of a stand-in mean nothing.
 """
@@ -10,7 +10,6 @@ import subprocess
 import threading
 import time
 import types
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,12 @@ import torch
 from walks import starts_in_process, status
 
 from gpu_validation import settings, starts
+from gpu_validation.calibrate import measure
 from gpu_validation.configurations import CALIBRATED, CONFIGURATIONS
 from sim.config.loader import load_profile, load_program
 from sim.config.resolve import resolve
 from sim.config.scenario import Scenario
 
-# One calibration serves all of them.
-pytestmark = pytest.mark.xdist_group("matrix")
 torch.set_num_threads(1)
 
 CONCURRENCIES = settings.STAND_IN.validated["tiny"]
@@ -52,61 +50,59 @@ class Killed(subprocess.Popen[bytes]):
         return super().wait(timeout)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where the commands are typed."""
-    with pytest.MonkeyPatch.context() as patch:
-        path = tmp_path_factory.mktemp("matrix")
-        patch.chdir(path)
-        yield path
+CALIBRATE = ("calibrate", "--backend", "cpu", "--starts", "1", "--name", "here", "--into", "configs")
+VALIDATE = ("validate", "--backend", "cpu", "--starts", "2", "--configs", "configs", "--device", "here")
 
 
-@pytest.fixture(scope="module")
-def calibrated(folder: Path) -> dict[str, Any]:
-    """A calibration in real processes, the first of them killed; what was seen on the way."""
-    command = ("calibrate", "--backend", "cpu", "--starts", "1", "--name", "here", "--into", "configs")
-    with pytest.MonkeyPatch.context() as patch:
+def test_a_killed_run_keeps_finished_pieces_and_goes_on_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The only one here whose process starts are processes."""
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
         patch.setattr(starts, "subprocess", types.SimpleNamespace(Popen=Killed))
-        killed = status(*command)
-    raw = folder / "gpu_calibration"
-    first = {p.name: p.read_bytes() for p in raw.glob("calibrate-*.json")}
-    written = list((folder / "configs").rglob("*.toml"))
-    resumed = status(*command)
-    return {"killed": killed, "first": first, "written": written, "resumed": resumed, "raw": raw}
+        assert status(*CALIBRATE) == 2
+    shown = capsys.readouterr().err
+    assert "an end with signal 9" in shown
+    assert "1 finished pieces are kept in gpu_calibration; the same command goes on from there" in shown
+    first = tmp_path / "gpu_calibration" / "calibrate-0-primitives.json"
+    before = first.read_bytes()
+    assert list((tmp_path / "configs").rglob("*.toml")) == []
+    assert status(*CALIBRATE) == 0
+    assert first.read_bytes() == before
+    assert {p.name for p in first.parent.glob("[!.]*")} == {"asked.json", first.name, "calibrate-0-tiny.json"}
+    assert sorted(p.name for p in (tmp_path / "configs").rglob("*.toml")) == [
+        "dflash@suite.toml",
+        "here_suite_tiny.toml",
+    ]
 
 
-@pytest.fixture(scope="module")
-def validated(calibrated: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """``results.json`` of a validation over two process starts."""
+def test_the_matrix_from_an_empty_folder_to_judged_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One test, since its measurements are made once and take seconds."""
+    monkeypatch.chdir(tmp_path)
     with starts_in_process() as patch:
         patch.setattr(settings, "STAND_IN", replace(settings.STAND_IN, visited_s=0.0))
-        ended = status(
-            *("validate", "--backend", "cpu", "--starts", "2", "--configs", "configs", "--device", "here")
-        )
-    found = json.loads((folder / "gpu_validation_report" / "results.json").read_text())
-    fails = any(claim["verdict"] == "fails" for claim in found["claims"])
-    assert ended == (1 if fails else 0)
-    return dict(found)
+        patch.setattr(measure, "SECOND_VISIT_S", 0.0)
+        assert status(*CALIBRATE) == 0
+        ended = status(*VALIDATE)
+        found = json.loads((tmp_path / "gpu_validation_report" / "results.json").read_text())
+        assert ended == (1 if any(claim["verdict"] == "fails" for claim in found["claims"]) else 0)
+        a_calibration_is_complete(tmp_path)
+        results_have_the_shape_others_rely_on(found)
+        every_cell_claims_every_configuration_and_every_difference(found)
+        assert found["fitted"] == [f"tiny-c{c}-{CALIBRATED}" for c in (1, 4)]  # no other batch was calibrated
+        every_configuration_commits_the_same_tokens(found, tmp_path)
+        odd_starts_visit_in_the_other_order(tmp_path)
+        its_scenarios_can_be_resolved_again(found, tmp_path)
+        the_report_comes_from_what_is_stored(found, tmp_path)
+    measurements_of_another_question_are_refused_and_stay(tmp_path, capsys)
 
 
-def test_a_killed_run_keeps_finished_pieces_and_goes_on_from_there(calibrated: dict[str, Any]) -> None:
-    assert calibrated["killed"] == 2
-    assert list(calibrated["first"]) == ["calibrate-0-primitives.json"]
-    assert calibrated["written"] == []
-    assert calibrated["resumed"] == 0
-    for name, content in calibrated["first"].items():
-        assert (calibrated["raw"] / name).read_bytes() == content
-    names = {p.name for p in calibrated["raw"].iterdir()}
-    assert names == {"asked.json", "calibrate-0-primitives.json", "calibrate-0-tiny.json"}
-
-
-def test_calibration_writes_a_profile_and_a_program_that_scenarios_can_name(
-    calibrated: dict[str, Any], folder: Path
-) -> None:
-    written = sorted(str(p.relative_to(folder)) for p in (folder / "configs").rglob("*.toml"))
-    assert written == ["configs/algorithms/dflash@suite.toml", "configs/devices/here_suite_tiny.toml"]
-    profile = load_profile(str(folder / written[1]))
-    program = load_program(str(folder / written[0]), "suite")
+def a_calibration_is_complete(folder: Path) -> None:
+    profile = load_profile(str(folder / "configs/devices/here_suite_tiny.toml"))
+    program = load_program(str(folder / "configs/algorithms/dflash@suite.toml"), "suite")
     assert {cost.status for cost in profile.costs.values()} == {"measured"}
     assert all(cost.source for cost in profile.costs.values())
     needed = {op.host for op in program.operations if op.host} | {op.cost for op in program.operations}
@@ -115,21 +111,21 @@ def test_calibration_writes_a_profile_and_a_program_that_scenarios_can_name(
     assert {"device", "torch", "host", "date"} <= set(profile.provenance)
 
 
-def test_results_have_the_shape_others_rely_on(validated: dict[str, Any]) -> None:
+def results_have_the_shape_others_rely_on(found: dict[str, Any]) -> None:
     keys = {"scenario_a", "scenario_b", "predicted", "predicted_interval", "measured", "measured_interval"}
     keys |= {"id", "quantity", "tolerance", "verdict"}
-    for claim in validated["claims"]:
+    for claim in found["claims"]:
         assert keys <= set(claim), claim
         assert claim["verdict"] in VERDICTS
         assert claim["tolerance"] > 0
         assert claim["source"]
         low, high = claim["measured_interval"]  # two starts: an interval
         assert low <= claim["measured"] <= high
-    assert len({claim["id"] for claim in validated["claims"]}) == len(validated["claims"])
+    assert len({claim["id"] for claim in found["claims"]}) == len(found["claims"])
 
 
-def test_every_cell_claims_every_configuration_and_every_difference(validated: dict[str, Any]) -> None:
-    claims = validated["claims"]
+def every_cell_claims_every_configuration_and_every_difference(found: dict[str, Any]) -> None:
+    claims = found["claims"]
     for concurrency in CONCURRENCIES:
         cell = f"tiny-c{concurrency}"
         for quantity in ("cycle_us", "throughput_tok_s"):
@@ -154,14 +150,8 @@ def test_every_cell_claims_every_configuration_and_every_difference(validated: d
         }
 
 
-def test_only_the_calibrated_configuration_at_calibrated_batches_is_called_a_fit(
-    validated: dict[str, Any],
-) -> None:
-    assert validated["fitted"] == [f"tiny-c{c}-{CALIBRATED}" for c in (1, 4)]
-
-
-def test_every_configuration_commits_the_same_tokens(validated: dict[str, Any], folder: Path) -> None:
-    assert [cell["digests"] for cell in validated["cells"]] == [1] * len(CONCURRENCIES)
+def every_configuration_commits_the_same_tokens(found: dict[str, Any], folder: Path) -> None:
+    assert [cell["digests"] for cell in found["cells"]] == [1] * len(CONCURRENCIES)
     for concurrency in CONCURRENCIES:
         blocks = [
             json.loads((folder / "gpu_validation_raw" / f"validate-{s}-tiny-c{concurrency}.json").read_text())
@@ -175,68 +165,58 @@ def test_every_configuration_commits_the_same_tokens(validated: dict[str, Any], 
         assert {v["output_tokens"] for v in visits} == {concurrency * settings.STAND_IN.output}
 
 
-def test_odd_starts_visit_the_configurations_in_the_other_order(
-    validated: dict[str, Any], folder: Path
-) -> None:
+def odd_starts_visit_in_the_other_order(folder: Path) -> None:
     orders = []
-    for start in range(validated["starts"]):
+    for start in (0, 1):
         block = json.loads((folder / "gpu_validation_raw" / f"validate-{start}-tiny-c1.json").read_text())
         orders.append([visit["configuration"] for visit in block["visits"]])
     assert orders == [list(CONFIGURATIONS), list(reversed(CONFIGURATIONS))]
 
 
-def test_the_scenarios_of_the_results_can_be_simulated_again(validated: dict[str, Any], folder: Path) -> None:
-    keys = validated["scenarios"]["tiny-c2-unified_exact"]
+def its_scenarios_can_be_resolved_again(found: dict[str, Any], folder: Path) -> None:
+    keys = found["scenarios"]["tiny-c2-unified_exact"]
     assert keys["device"] == "here_suite_tiny"
     again = {
         **keys,
         "device": str(folder / "configs/devices/here_suite_tiny.toml"),
         "algorithm": str(folder / "configs/algorithms/dflash@suite.toml"),
     }
-    resolved = resolve(Scenario.model_validate(again))
-    assert str(resolved.scenario.host_lengths) == "exact"
-    assert set(validated["scenarios"]) >= {c["scenario_a"] for c in validated["claims"]}
+    assert str(resolve(Scenario.model_validate(again)).scenario.host_lengths) == "exact"
+    assert set(found["scenarios"]) >= {c["scenario_a"] for c in found["claims"]}
 
 
-def test_the_report_comes_from_stored_results_and_needs_no_device(
-    validated: dict[str, Any], folder: Path
-) -> None:
+def the_report_comes_from_what_is_stored(found: dict[str, Any], folder: Path) -> None:
     report = folder / "gpu_validation_report"
     before = {p.name: p.read_bytes() for p in (report / "figures").iterdir()}
     text = (report / "report.md").read_text()
-    assert all(claim["id"] in text for claim in validated["claims"])
+    assert all(claim["id"] in text for claim in found["claims"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(settings, "STAND_IN", replace(settings.STAND_IN, visited_s=0.0))
         patch.setattr(starts, "subprocess", None)  # nothing may be started
-        arguments = ("--backend", "cpu", "--starts", "2", "--configs", "configs", "--device", "here")
-        status("validate", *arguments, "--measured")
-    again = json.loads((report / "results.json").read_text())
-    assert again == validated
+        status(*VALIDATE, "--measured")
+    assert json.loads((report / "results.json").read_text()) == found
     assert {p.name: p.read_bytes() for p in (report / "figures").iterdir()} == before
 
 
-def test_measurements_of_another_question_or_version_are_refused_and_stay(
-    validated: dict[str, Any],
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+def measurements_of_another_question_are_refused_and_stay(
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raw = folder / "gpu_validation_raw"
     before = {p.name: p.read_bytes() for p in raw.iterdir()}
-    arguments = ("validate", "--backend", "cpu", "--configs", "configs", "--device", "here")
-    arguments += ("--raw", str(raw), "--out", "other")
-    monkeypatch.setattr(starts, "subprocess", None)  # refused before anything is started
-    # The load is another one than the fixture's.
-    for more in ((), ("--measured",)):
-        assert status(*arguments, *more) == 2
-        assert "measurements made with another load" in capsys.readouterr().err
-    monkeypatch.setattr(settings, "STAND_IN", replace(settings.STAND_IN, visited_s=0.0))
-    monkeypatch.setattr(starts, "FORMAT", starts.FORMAT + 1)
-    for more in ((), ("--measured",)):
-        assert status(*arguments, *more) == 2
+
+    def refused(what: str, *more: str) -> None:
+        capsys.readouterr()
+        assert status(*VALIDATE, "--out", "other", *more) == 2
         shown = capsys.readouterr().err
-        assert "measurements made with another format" in shown
+        assert f"measurements made with another {what};" in shown
         assert "--fresh" in shown
-    monkeypatch.undo()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(starts, "subprocess", None)  # refused before anything is started
+        for more in ((), ("--measured",)):
+            refused("load", *more)  # the measured one had fewer visits
+        patch.setattr(settings, "STAND_IN", replace(settings.STAND_IN, visited_s=0.0))
+        patch.setattr(starts, "FORMAT", starts.FORMAT + 1)
+        for more in ((), ("--measured",)):
+            refused("format", *more)
     assert {p.name: p.read_bytes() for p in raw.iterdir()} == before
     assert list((folder / "other").iterdir()) == []

@@ -1,4 +1,4 @@
-"""The other platform's build of torch, as far as it can be told without one: the same calls, another order of work."""
+"""The other platform's build of torch, as far as it can be told without one: the same calls, another order."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def status(*arguments: str) -> int:
 
 
 class InProcess:
-    """Takes the place of :class:`subprocess.Popen` for process starts: saves the seconds that importing torch takes."""
+    """In place of :class:`subprocess.Popen` for process starts: saves the seconds that importing torch takes."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]):
         assert command[1:3] == ["-m", "gpu_validation.child"]

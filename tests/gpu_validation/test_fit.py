@@ -1,0 +1,220 @@
+"""From raw data to costs: what was put in comes out, by means and straight lines alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
+from gpu_validation.calibrate.fit import machine_costs, quiet_limits
+from gpu_validation.calibrate.host_costs import (
+    BLOCKED_US,
+    Sample,
+    added_by_wakes,
+    host_costs,
+    samples_of,
+    undisturbed,
+)
+from gpu_validation.calibrate.measure import HOLD_US
+from gpu_validation.calibrate.profile_file import device_slug, profile_name
+from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord
+from gpu_validation.observe.segments import WHOLE
+from gpu_validation.spec.declared import declared
+from sim.config.profile import at_batch
+from sim.program.primitives import WAKE
+from sim.program.step_program import Kind
+
+torch.set_num_threads(1)
+
+PROGRAM = declared("dflash", 3, "suite")
+GRAPHS = sorted({op.cost for op in PROGRAM.operations if op.kind is Kind.GRAPH if op.cost})
+#: µs that a timing event takes on the device
+EVENT = 1.5
+
+
+def timed(
+    rows: int, parts: dict[str, Callable[[float], float]], steps: int = 24, step_tokens: float = 6.0
+) -> RunRecord:
+    """A run whose forwards take ``parts`` (µs by context), timed by events in parts and as wholes by turns."""
+    passes, segments = [], []
+    for i in range(1 + LEFT_OUT + steps):
+        context = 100 + step_tokens * i
+        passes.append(Pass(rows, i == 0, context, 1000 * i, {}))
+        us = {name: part(context) for name, part in parts.items()}
+        if i % 2:
+            segments.append({WHOLE: sum(us.values()) + EVENT})
+        else:
+            segments.append({name: value + EVENT for name, value in us.items()})
+    return RunRecord(rows, 1, 1, "", "", passes, segments)
+
+
+def test_what_an_event_takes_is_the_parts_less_the_whole() -> None:
+    run = timed(4, {"a": lambda c: 50 + 0.1 * c, "b": lambda c: 7.0, "c": lambda c: 9.0})
+    assert event_us([run]) == pytest.approx(EVENT)
+    assert event_us([]) == 0.0
+
+
+def graph_us(filled: int, rows: int, floor: float, per_empty: float) -> Callable[[float], float]:
+    """The model's formula for a graph: 40 µs and 12 a row, and a slope of 0.02 a row."""
+    share = max(floor, filled / rows)
+    return lambda context: 40 + 12 * rows + share * 0.02 * rows * context + per_empty * (rows - filled)
+
+
+@pytest.mark.parametrize(("floor", "per_empty"), [(0.6, 3.0), (0.5, -1.0), (1.0, 0.0)])
+def test_empty_rows_cost_their_own_and_leave_the_context_its_floor(floor: float, per_empty: float) -> None:
+    name = GRAPHS[0]
+    full = {rows: [timed(rows, {name: graph_us(rows, rows, floor, per_empty)})] for rows in (1, 4, 16)}
+    roomy = {
+        rows: [timed(rows, {name: graph_us(rows, graph, floor, per_empty)})]
+        for rows, graph in ((1, 4), (4, 16))
+    }
+    cost = forward_costs(PROGRAM, full, roomy, EVENT, "here")[name]
+    assert cost.batch == (1, 4, 16)
+    assert cost.value == pytest.approx((52, 88, 232))
+    assert cost.per_context == pytest.approx((0.02, 0.08, 0.32))
+    # The smallest graph is never emptier than it was built for.
+    assert cost.context_floor == pytest.approx((0.0, floor, floor), abs=1e-3)
+    assert cost.per_empty == pytest.approx((0.0, per_empty, per_empty), abs=1e-3)
+    # The model's reading of these numbers gives back what was timed.
+    for rows, graph in ((1, 4), (4, 16)):
+        context = 180.0
+        again = (
+            at_batch(cost.value, cost.batch, graph)
+            + at_batch(cost.per_context, cost.batch, graph) * context * cost.reading(graph, rows)
+            + cost.emptiness(graph, rows)
+        )
+        assert again == pytest.approx(graph_us(rows, graph, floor, per_empty)(context), rel=1e-3)
+
+
+def test_only_graphs_have_a_slope_over_the_context() -> None:
+    kernel = next(
+        op.cost
+        for op in PROGRAM.operations
+        if op.kind is Kind.KERNEL and op.stream == "forward" and op.cost not in GRAPHS
+    )
+    assert kernel is not None
+    runs = {1: [timed(1, {kernel: lambda c: 5 + 0.01 * c, GRAPHS[0]: lambda c: 99.0})]}
+    found = forward_costs(PROGRAM, runs, {}, EVENT, "here")
+    assert found[kernel].per_context == (0.0,)
+    assert found[GRAPHS[0]].per_context == (0.0,)  # a slope that is nothing is none
+    assert found[GRAPHS[0]].value == pytest.approx((99.0,))
+
+
+def test_a_segment_shorter_than_its_event_costs_nothing() -> None:
+    runs = {1: [timed(1, {GRAPHS[0]: lambda c: -0.5 - 0.001 * (c % 5)})]}
+    cost = forward_costs(PROGRAM, runs, {}, EVENT, "here")[GRAPHS[0]]
+    assert cost.value == (0.0,)
+    assert cost.within_sd == 0.0
+
+
+def test_disturbed_values_do_not_count() -> None:
+    assert undisturbed([5.0, 5.2, 4.8, 80.0]) == [5.0, 5.2, 4.8]
+    assert undisturbed([-0.2, -0.1, 0.1]) == [
+        -0.2,
+        -0.1,
+    ]  # a negative median: what lies above it tells nothing
+
+
+def test_operations_beside_the_forward_are_differences_of_medians() -> None:
+    alone = {
+        "nothing": [2.0, 2.0, 50.0],
+        "prepare.copy": [5.0, 5.0, 5.0],
+        "prepare.copy+prepare.assign": [9.0, 9.0, 9.0],
+        "lengths.copy": [1.0, 1.0, 1.0],
+    }
+    costs = side_costs({1: [alone], 4: [alone]}, "here")
+    assert costs["prepare.copy"].value == (3.0, 3.0)
+    assert costs["prepare.assign"].value == (4.0, 4.0)
+    assert costs["lengths.copy"].value == (0.0, 0.0)  # never below nothing
+    assert costs["prefill.copy"].value == costs["prepare.copy"].value
+
+
+def test_a_prefill_costs_the_device_what_is_left_once_it_is_launched() -> None:
+    sections = {"prefill": 700_000, "prefill.rows": 30_000}
+    passes = [Pass(1, True, 8.0, 0, sections)]
+    plain = RunRecord(1, 1, 1, "", "", passes)
+    held = RunRecord(1, 1, 1, "", "", passes, [{"prefill": 400.0}])
+    costs = prefill_costs({1: [("as_is", plain), ("segments", held)]}, ["prefill.rows", "prefill"], "here")
+    assert costs["host.prefill.rows"].value == (30.0,)
+    assert costs["prefill"].value == (HOLD_US + 400.0 - 700.0,)
+
+
+# -- the host -----------------------------------------------------------------------------------------------------
+
+
+def run_of(sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20) -> dict[str, Any]:
+    """A raw run of one request whose turns all have these sections, ns; in ``slow`` turns everything takes double."""
+    passes = [
+        Pass(
+            1,
+            i == 0,
+            9.0,
+            1000 * i,
+            {k: v * (1 + (i in slow)) for k, v in sections.items()},
+            80 + 80 * (i in slow),
+        )
+        for i in range(1 + LEFT_OUT + steps)
+    ]
+    return {"mode": "as_is", "record": RunRecord(1, 1, 1, "", "", passes).to_json()}
+
+
+def test_sections_of_a_slow_host_do_not_count() -> None:
+    run = run_of({"receive": 5000, "schedule": 2000}, slow=tuple(range(12, 26)))
+    limits = quiet_limits([{"batches": {"1": {"runs": [run]}}}])
+    assert limits == {(1, "as_is"): pytest.approx(96)}
+    found = {s.cost: s.mean for s in samples_of(PROGRAM, 1, run, limits[1, "as_is"])}
+    assert found["host.receive"] == 5.0
+    assert found["host.schedule"] == 2.0
+
+
+def test_a_section_behind_a_wait_that_blocked_knows_it() -> None:
+    blocked = round(BLOCKED_US * 1000) + 1
+    run = run_of({"result.synchronize": blocked, "process": 9000, "receive": 4000})
+    found = {s.cost: s for s in samples_of(PROGRAM, 1, run, 1e9)}
+    assert (found["host.process"].woken_by, found["host.process"].idle) == ("result.synchronize", True)
+    assert found["host.receive"].woken_by == ""  # another piece of the loop
+    met = {
+        s.cost: s for s in samples_of(PROGRAM, 1, run_of({"result.synchronize": 900, "process": 9000}), 1e9)
+    }
+    assert met["host.process"].woken_by == ""
+
+
+def test_host_costs_are_lines_through_undisturbed_sections_and_wakes_what_comes_on_top() -> None:
+    def sample(cost: str, batch: int, mean: float, woken_by: str = "") -> Sample:
+        return Sample(cost, batch, woken_by, bool(woken_by), mean, 0.1 * mean)
+
+    runs = [
+        [sample("host.process", batch, 10 + 2 * batch), sample("host.receive", batch, 3.0 + batch)]
+        for batch in (1, 4)
+    ]
+    runs += [[sample("host.process", batch, 17 + 2 * batch, "result.synchronize")] for batch in (1, 4)]
+    costs = host_costs(PROGRAM, runs, "here")
+    assert costs["host.process"].value == pytest.approx(10)
+    assert costs["host.process"].per_batch == pytest.approx(2)
+    assert costs["host.process"].within_sd == pytest.approx(0.1)
+    assert costs["host.receive"].per_batch == 0.0  # what is received has nothing to do with the batch
+    assert added_by_wakes(costs, runs) == {f"{WAKE}.result.synchronize": pytest.approx(7)}
+
+
+def test_a_wake_is_what_blocking_takes_longer_than_polling() -> None:
+    samples = {
+        "known_by_polling": [9.0, 9.0, 30.0],
+        "query_met": [1.0],
+        "known_by_blocking": [28.0],
+        "hop": [-0.5],
+        "copy_h2d_pageable": [14.0],
+        "copy_h2d_pinned": [6.0],
+    }
+    values = {name: cost.value for name, cost in machine_costs([{"samples": samples}], "here").items()}
+    assert values == {WAKE: 20.0, "hop.launch": 8.0, "hop.cross_stream": 0.0, "call.pageable_copy": 8.0}
+
+
+def test_a_profile_is_named_after_the_device() -> None:
+    assert device_slug("NVIDIA H100 80GB HBM3") == "h100"
+    assert device_slug("AMD Instinct MI355X") == "mi355x"
+    assert device_slug("Some Device") == "some-device"
+    assert profile_name("h200", "8b") == "h200_suite"
+    assert profile_name("h200", "0.6b") == "h200_suite_0.6b"
