@@ -73,6 +73,9 @@ class Cost(BaseModel):
                 )
         if self.batch is not None and list(self.batch) != sorted(set(self.batch)):
             raise ValueError("batch must be ascending without repeats")
+        for argument, (low, high) in self.valid_range.items():
+            if low > high:
+                raise ValueError(f"valid_range of {argument} runs from {low:g} down to {high:g}; low comes first")
         return self
 
     def reading(self, rows: int, filled: int) -> float:

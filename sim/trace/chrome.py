@@ -51,7 +51,10 @@ def events(records: Sequence[Record], label: str = "overlapsim") -> Iterator[dic
     yield _meta("process_name", _HOST_PID, 0, f"{label}: host")
     yield _meta("process_name", _DEVICE_PID, 0, f"{label}: device")
     yield _meta("thread_name", _HOST_PID, 1, "scheduler thread")
+    used = {r.lane for r in records}
     for lane, stream in LANES.items():
+        if lane not in used:
+            continue
         yield _meta("thread_name", _DEVICE_PID, stream, f"stream {stream}: {lane}")
         yield {
             "ph": "M",
@@ -156,7 +159,12 @@ def _device(r: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
 
 
 def _event_arrow(record: Record, to: int, pid: int, tid: int, ts: int) -> Iterator[dict[str, Any]]:
-    """From the end of what was on the recording stream to the operation that waited for it."""
+    """From the end of what was on the recording stream to the operation that waited for it.
+
+    None from a stream that had run nothing yet: an arrow must start inside a slice.
+    """
+    if record.start <= 0:
+        return
     arrow = {"cat": "event", "name": record.event, "id": f"event-{to}"}
     yield {
         **arrow,
