@@ -101,16 +101,20 @@ class MeasuredCell:
         return Measured(tuple(float(np.nanmean(start)) for start in self._kept[name]))
 
     def cycle_change(self, a: str, b: str) -> Measured:
-        """Mean over iterations of b's cycle less a's, paired by index, as a share of a's mean."""
+        """Mean over iterations of b's cycle less a's, paired by index, as a share of a's mean.
+
+        A start without an iteration that both saw undisturbed is left out; if all are, none is paired.
+        """
         out = []
         for x, y in zip(self._kept[a], self._kept[b], strict=True):
             n = min(len(x), len(y))
             both = np.isfinite(x[:n]) & np.isfinite(y[:n])
-            if not both.any():  # never both undisturbed at the same iteration: unpaired
-                out.append(float(np.nanmean(y) / np.nanmean(x) - 1))
-                continue
-            out.append(float((y[:n] - x[:n])[both].mean() / x[:n][both].mean()))
-        return Measured(tuple(out))
+            if both.any():
+                out.append(float((y[:n] - x[:n])[both].mean() / x[:n][both].mean()))
+        if out:
+            return Measured(tuple(out))
+        pairs = zip(self.cycle_us(a).values, self.cycle_us(b).values, strict=True)
+        return Measured(tuple(y / x - 1 for x, y in pairs))
 
     def throughput(self, name: str) -> Measured:
         """Output tokens over a run's duration, tok/s; the median of a start's runs on a mostly quiet host."""
