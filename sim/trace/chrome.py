@@ -64,13 +64,32 @@ def events(records: Sequence[Record], label: str = "overlapsim") -> Iterator[dic
             "args": {"sort_index": list(LANES).index(lane)},
         }
     yield from _sections(records)
+    ends = _tails(records)
     for r in records:
         if r.lane == HOST_LANE:
             yield _host(r)
         elif r.act != "event":
-            yield from _device(r, records)
-        if r.act == "synchronize" and r.link >= 0:
-            yield from _event_arrow(records[r.link], r.serial, _HOST_PID, 1, r.end)
+            yield from _device(r)
+        if r.link >= 0 and r.link in ends and r.act != "wait":
+            at = (_HOST_PID, 1, r.end) if r.lane == HOST_LANE else (_DEVICE_PID, LANES[r.lane], r.start)
+            yield from _event_arrow(records[r.link], r.serial, *at)
+
+
+def _tails(records: Sequence[Record]) -> set[int]:
+    """Serials of the stream records of events that an operation ends at.
+
+    An arrow must start inside a slice; an event that only passes a wait on, or that a stream recorded before it ran
+    anything, has none.
+    """
+    last: dict[str, int] = {}
+    found = set()
+    for r in records:
+        if r.act == "event":
+            if last.get(r.lane) == r.start:
+                found.add(r.serial)
+        elif r.lane != HOST_LANE:
+            last[r.lane] = r.end
+    return found
 
 
 def _meta(name: str, pid: int, tid: int, value: str) -> dict[str, Any]:
@@ -130,7 +149,7 @@ def _host(r: Record) -> dict[str, Any]:
     }
 
 
-def _device(r: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
+def _device(r: Record) -> Iterator[dict[str, Any]]:
     stream = LANES[r.lane]
     args: dict[str, Any] = {
         "stream": stream,
@@ -154,17 +173,10 @@ def _device(r: Record, records: Sequence[Record]) -> Iterator[dict[str, Any]]:
     launch = {"cat": "ac2g", "name": "ac2g", "id": r.serial}
     yield {**launch, "ph": "s", "pid": _HOST_PID, "tid": 1, "ts": _us(r.issued - 1)}
     yield {**launch, "ph": "f", "bp": "e", "pid": _DEVICE_PID, "tid": stream, "ts": _us(r.start)}
-    if r.link >= 0:
-        yield from _event_arrow(records[r.link], r.serial, _DEVICE_PID, stream, r.start)
 
 
 def _event_arrow(record: Record, to: int, pid: int, tid: int, ts: int) -> Iterator[dict[str, Any]]:
-    """From the end of what was on the recording stream to the operation that waited for it.
-
-    None from a stream that had run nothing yet: an arrow must start inside a slice.
-    """
-    if record.start <= 0:
-        return
+    """From the end of what was on the recording stream to the operation or call that waited for it."""
     arrow = {"cat": "event", "name": record.event, "id": f"event-{to}"}
     yield {
         **arrow,
