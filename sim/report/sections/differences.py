@@ -9,6 +9,7 @@ from typing import Any
 from sim.report.data import StudyData
 from sim.report.document import Figure, Section, Table
 from sim.report.figures import multiples
+from sim.report.quantity import WHY, Quantity, deciding
 from sim.report.series import change_curves, other_points, x_factor
 from sim.report.style import colours
 from sim.report.text import joined, microseconds, percent, percent_span, place, short, span
@@ -18,14 +19,21 @@ from sim.stats.paired import Paired, paired, verdict
 def section(data: StudyData) -> Section:
     x = x_factor(data)
     axis = [x] if x else []
+    told = _told_by_throughput(data)
+    by_tokens = (
+        f" Verdicts of {joined(told)} go {WHY}; that is the change in throughput, where positive is faster."
+        if told
+        else ""
+    )
     out = Section(
         f"Differences to {data.reference}",
         [
             "Cycle time against the reference's, paired. Positive is slower. A verdict other than *cannot tell* "
-            "needs both intervals on one side of zero.",
+            f"needs both intervals on one side of zero.{by_tokens}",
         ],
     )
-    headers = ["variant", *axis, "cycle, %", "ci95", "pi95", "µs a step", "pi95, µs", "verdict"]
+    throughput = ["throughput, %", "ci95", "pi95"] if told else []
+    headers = ["variant", *axis, "cycle, %", "ci95", "pi95", "µs a step", "pi95, µs", *throughput, "verdict"]
     for i, (rest, rows) in enumerate(_tables(data)):
         if x is not None:
             out.blocks.append(_figure(data, x, rest, i))
@@ -53,6 +61,7 @@ def _figure(data: StudyData, x: str, rest: Mapping[str, Any], index: int) -> Fig
 
 def _tables(data: StudyData) -> Iterator[tuple[Mapping[str, Any], list[list[str]]]]:
     x = x_factor(data)
+    told = _told_by_throughput(data)
     for rest in other_points(data, x or ""):
         rows = []
         for variant in data.variants():
@@ -61,8 +70,10 @@ def _tables(data: StudyData) -> Iterator[tuple[Mapping[str, Any], list[list[str]
             for value in data.factors[x] if x else [None]:
                 at = {**rest, x: value} if x else rest
                 pair = change(data, variant, at)
+                tokens = _throughput_cells(data, variant, at) if told else []
                 if pair is None:
-                    rows.append([variant, *([short(value)] if x else []), "too short a run", *[""] * 5])
+                    end = [*tokens, word(data, variant, at)] if told else [""]
+                    rows.append([variant, *([short(value)] if x else []), "too short a run", *[""] * 4, *end])
                     continue
                 rows.append(
                     [
@@ -73,25 +84,50 @@ def _tables(data: StudyData) -> Iterator[tuple[Mapping[str, Any], list[list[str]
                         percent_span(pair.relative.pi95),
                         microseconds(pair.absolute.mean),
                         span(pair.absolute.pi95, 3).replace("-", "−"),
+                        *tokens,
                         word(data, variant, at),
                     ]
                 )
         yield rest, rows
 
 
-def change(data: StudyData, variant: str, at: Mapping[str, Any]) -> Paired | None:
-    """Change of the cycle from the reference."""
-    return paired(data.find(data.reference, at), data.find(variant, at), "cycle_us")
+def _throughput_cells(data: StudyData, variant: str, at: Mapping[str, Any]) -> list[str]:
+    pair = change(data, variant, at, "throughput_tok_s")
+    if pair is None:
+        return [""] * 3
+    relative = pair.relative
+    return [percent(relative.mean), percent_span(relative.ci95), percent_span(relative.pi95)]
+
+
+def _told_by_throughput(data: StudyData) -> list[str]:
+    """Variants whose steps bring other numbers of tokens than the reference's."""
+    return [v for v in data.variants() if told_by(data, v) == "throughput_tok_s"]
+
+
+def told_by(data: StudyData, variant: str) -> Quantity:
+    """The quantity that decides between ``variant`` and the reference, one for all points."""
+    return deciding([data.find(name, at) for name in (data.reference, variant)] for at in data.points())
+
+
+def change(
+    data: StudyData, variant: str, at: Mapping[str, Any], quantity: Quantity = "cycle_us"
+) -> Paired | None:
+    """Change of ``quantity`` from the reference."""
+    return paired(data.find(data.reference, at), data.find(variant, at), quantity)
 
 
 def word(data: StudyData, variant: str, at: Mapping[str, Any]) -> str:
-    """Faster, slower or cannot tell, by the cycle: steps a second are its inverse."""
-    pair = change(data, variant, at)
+    """Faster, slower or cannot tell, by what decides; steps a second are the cycle's inverse."""
+    quantity = told_by(data, variant)
+    pair = change(data, variant, at, quantity)
     if pair is None:
         return "cannot tell"
     if pair.relative.mean == 0 and pair.relative.ci95 in (None, (0.0, 0.0)):
         return "the same"
-    return {"faster": "slower", "slower": "faster", "cannot tell": "cannot tell"}[verdict(pair.relative)]
+    said = verdict(pair.relative)
+    if quantity == "throughput_tok_s":
+        return said
+    return {"faster": "slower", "slower": "faster", "cannot tell": "cannot tell"}[said]
 
 
 def sentences(data: StudyData) -> list[str]:
@@ -110,9 +146,12 @@ def sentences(data: StudyData) -> list[str]:
 
 def _sentence(data: StudyData, variant: str, x: str, rest: Mapping[str, Any]) -> str:
     values = data.factors[x]
+    quantity = told_by(data, variant)
+    by_tokens = quantity == "throughput_tok_s"
+    name, unit = ("throughput", "tok/s") if by_tokens else ("cycle", "µs a step")
     words = [word(data, variant, {**rest, x: value}) for value in values]
     if set(words) == {"the same"}:
-        return f"the same cycle as {data.study.reference} everywhere, in every replication"
+        return f"the same {name} as {data.study.reference} everywhere, in every replication"
     parts = []
     for what in ("slower", "faster", "cannot tell", "the same"):
         at = [value for value, w in zip(values, words, strict=True) if w == what]
@@ -124,16 +163,16 @@ def _sentence(data: StudyData, variant: str, x: str, rest: Mapping[str, Any]) ->
         if what in ("cannot tell", "the same"):
             parts.append(f"{what} {places}")
             continue
-        pairs = [(value, change(data, variant, {**rest, x: value})) for value in at]
+        pairs = [(value, change(data, variant, {**rest, x: value}, quantity)) for value in at]
         known = [(value, pair) for value, pair in pairs if pair is not None]
         ends = [
             min(known, key=lambda p: abs(p[1].relative.mean)),
             max(known, key=lambda p: abs(p[1].relative.mean)),
         ]
         told = [
-            f"{percent(pair.relative.mean, 1)} ({microseconds(pair.absolute.mean)} µs a step, pi95 "
+            f"{percent(pair.relative.mean, 1)} ({microseconds(pair.absolute.mean)} {unit}, pi95 "
             f"{percent_span(pair.relative.pi95, 1)}) at {x} {short(value)}"
             for value, pair in ends
         ]
-        parts.append(f"{what} {places}: cycle {' to '.join(dict.fromkeys(told))}")
-    return "; ".join(parts)
+        parts.append(f"{what} {places}: {name} {' to '.join(dict.fromkeys(told))}")
+    return (f"{WHY}: " if by_tokens else "") + "; ".join(parts)

@@ -11,13 +11,23 @@ from typing import Any
 from sim.report.data import StudyData
 from sim.report.document import Block, Figure, Section, Table
 from sim.report.figures import ranking as figure
+from sim.report.quantity import WHY, Quantity, deciding
 from sim.report.series import x_factor
 from sim.report.text import percent, place, short
 
 
+#: variant, and the factors beside x in words
+_Key = tuple[str, str]
+#: x value -> result
+_Results = Mapping[Any, Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Ranked:
-    """A combination: its cycle over the shortest of its x value, for every x value, and what makes it unsafe."""
+    """A combination: how far it is behind the best of its x value, for every x value, and what makes it unsafe.
+
+    Behind by the cycle over the shortest one, or, where tokens a step differ, by the highest throughput over its own.
+    """
 
     variant: str
     at: Mapping[str, Any]
@@ -27,25 +37,18 @@ class Ranked:
 
     @property
     def score(self) -> float:
-        """Geometric mean of what it takes over the shortest."""
+        """Geometric mean of what it takes over the best."""
         return math.exp(math.fsum(math.log1p(b) for b in self.behind) / len(self.behind))
 
 
 def ranked(data: StudyData) -> list[Ranked]:
     """Fastest first; combinations of which some x value was refused or too short are left out."""
-    x = x_factor(data)
-    values = data.factors[x] if x else [None]
-    groups: dict[tuple[str, str], dict[Any, Mapping[str, Any]]] = {}
-    places: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for row in data.rows:
-        rest = {name: value for name, value in row.at.items() if name != x}
-        key = (row.variant, place(rest))
-        places[key] = rest
-        groups.setdefault(key, {})[row.at[x] if x else None] = row.result
-    complete = {key: results for key, results in groups.items() if _complete(results, values)}
-    shortest = {v: min(float(r[v]["cycle_us"]["mean"]) for r in complete.values()) for v in values}
+    values, complete, places = _combinations(data)
+    quantity = _told_by(values, complete)
+    costs = {key: [_cost(results[v], quantity) for v in values] for key, results in complete.items()}
+    best = [min(column) for column in zip(*costs.values(), strict=True)]
     out = []
-    for (variant, _), results in complete.items():
+    for (variant, rest), results in complete.items():
         hazards = [results[v]["hazards"] for v in values]
         counts = [
             sum(h["count"] for h in found if h["severity"] == "harmful")
@@ -55,12 +58,44 @@ def ranked(data: StudyData) -> list[Ranked]:
         out.append(
             Ranked(
                 variant,
-                places[variant, _],
-                [float(results[v]["cycle_us"]["mean"]) / shortest[v] - 1 for v in values],
+                places[variant, rest],
+                [cost / least - 1 for cost, least in zip(costs[variant, rest], best, strict=True)],
                 sum(counts) if len(counts) == len(values) else None,
             )
         )
     return sorted(out, key=lambda r: (round(r.score, 9), r.variant, place(r.at)))
+
+
+def told_by(data: StudyData) -> Quantity:
+    """The quantity that combinations are ranked by."""
+    values, complete, _ = _combinations(data)
+    return _told_by(values, complete)
+
+
+def _told_by(values: list[Any], complete: Mapping[_Key, _Results]) -> Quantity:
+    return deciding([results[v] for results in complete.values()] for v in values)
+
+
+def _cost(result: Mapping[str, Any], quantity: Quantity) -> float:
+    """Time: of a step, or of a token."""
+    mean = float(result[quantity]["mean"])
+    return mean if quantity == "cycle_us" else 1 / mean
+
+
+def _combinations(
+    data: StudyData,
+) -> tuple[list[Any], dict[_Key, _Results], dict[_Key, Mapping[str, Any]]]:
+    """The x values, and every combination that has all of them, with its results and its other factors."""
+    x = x_factor(data)
+    values = data.factors[x] if x else [None]
+    groups: dict[_Key, dict[Any, Mapping[str, Any]]] = {}
+    places: dict[_Key, Mapping[str, Any]] = {}
+    for row in data.rows:
+        rest = {name: value for name, value in row.at.items() if name != x}
+        key = (row.variant, place(rest))
+        places[key] = rest
+        groups.setdefault(key, {})[row.at[x] if x else None] = row.result
+    return values, {key: results for key, results in groups.items() if _complete(results, values)}, places
 
 
 def _complete(results: Mapping[Any, Mapping[str, Any]], values: list[Any]) -> bool:
@@ -71,6 +106,7 @@ def section(data: StudyData) -> Section:
     x = x_factor(data)
     values = data.factors[x] if x else [None]
     every = ranked(data)
+    by_tokens = told_by(data) == "throughput_tok_s"
     names = [name for name in data.factors if name != x]
     rows = []
     for i, r in enumerate(every, start=1):
@@ -81,7 +117,12 @@ def section(data: StudyData) -> Section:
         rows.append([str(i), r.variant, *(short(r.at[name]) for name in names), *behind, unsafe])
     at = [f"behind at {x} {short(value)}" for value in values] if x else ["behind"]
     blocks: list[Block] = [
-        "Cycle over the shortest one at the same point, by the geometric mean over all points. *Unsafe*: a run "
+        (
+            f"Ranked {WHY}: the highest throughput at the same point over each one's, "
+            if by_tokens
+            else "Cycle over the shortest one at the same point, "
+        )
+        + "by the geometric mean over all points. *Unsafe*: a run "
         "showed a conflict over a shared buffer that nothing ordered and that would corrupt something (how many).",
         Figure(
             "ranking",
@@ -114,8 +155,9 @@ def sentences(data: StudyData) -> list[str]:
         return ["No combination was found safe."]
     best = safe[0]
     slowest = max(max(r.behind) for r in every)
+    how = f" ({WHY})" if told_by(data) == "throughput_tok_s" else ""
     out = [
-        f"**Fastest safe combination**: {_named(best)}; the slowest of all {len(every)} takes up to "
+        f"**Fastest safe combination**{how}: {_named(best)}; the slowest of all {len(every)} takes up to "
         f"{slowest:.1%} more."
     ]
     if unsafe:

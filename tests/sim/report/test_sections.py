@@ -10,21 +10,22 @@ import pytest
 from sim.report.build import build
 from sim.report.data import Row, StudyData
 from sim.report.document import Table
-from sim.report.sections import ranking, recovered, winners
+from sim.report.sections import differences, ranking, recovered, winners
 from sim.study.spec import check_study
 
 Cycles = Mapping[tuple[str, int], float]
 
 
-def result(cycle: float, hazards: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def result(cycle: float, hazards: list[dict[str, Any]] | None = None, tokens: float = 5) -> dict[str, Any]:
     def estimate(value: float) -> dict[str, Any]:
         return {"mean": value, "ci95": [value, value], "pi95": [value, value]}
 
-    throughput = 1e9 / cycle
+    throughput = tokens * 2e8 / cycle
     return {
         "cycle_us": estimate(cycle),
         "throughput_tok_s": estimate(throughput),
         "hazards": hazards,
+        "accepted_per_step": {"with_bonus": tokens, "without_bonus": tokens - 1},
         "seed": 1,
         "replications": 2,
         "cost_share_by_status": {"measured": 1.0},
@@ -150,3 +151,33 @@ def test_combinations_are_ranked_and_unsafe_ones_marked() -> None:
     assert first == "**Fastest safe combination**: slow; the slowest of all 2 takes up to 20.0% more."
     assert "1 of 2; the fastest of them (fast) would gain" in second
     assert build(d).verdict == [first, second]
+
+
+def test_a_shorter_cycle_with_fewer_tokens_is_slower_and_ranked_behind() -> None:
+    wide, narrow = result(100, [], tokens=6), result(90, [], tokens=4)
+    cells = {(name, at): r for name, r in (("wide", wide), ("narrow", narrow)) for at in (1, 8)}
+    d = data(
+        [{"name": "wide"}, {"name": "narrow"}],
+        cells,
+        reference="wide",
+        sections=["differences", "ranking"],
+    )
+    told, fastest = build(d).verdict
+    assert told.startswith(
+        "**narrow**: by throughput, since the variants accept different numbers of tokens a step: "
+        "slower at every concurrency: throughput −25.9 % ("
+    )
+    assert "by throughput" in fastest
+    assert ": wide;" in fastest
+    assert ranking.ranked(d)[1].behind == pytest.approx([0.35, 0.35])
+    table = next(b for b in differences.section(d).blocks if isinstance(b, Table))
+    assert "throughput, %" in table.headers
+    assert {row[-1] for row in table.rows} == {"slower"}
+    assert len(table.headers) == len(table.rows[0])
+
+
+def test_variants_that_accept_alike_are_compared_by_the_cycle_alone() -> None:
+    cells = {("a", 1): 100.0, ("a", 8): 100.0, ("b", 1): 90.0, ("b", 8): 90.0}
+    d = data([{"name": "a"}, {"name": "b"}], cells, reference="a", sections=["differences", "ranking"])
+    assert build(d).verdict[0].startswith("**b**: faster at every concurrency: cycle −10.0 % (")
+    assert "throughput" not in " ".join(build(d).verdict)
