@@ -134,6 +134,7 @@ def _measurements(cells: Sequence[Mapping[str, Any]]) -> Table:
     rows = [
         [
             c["name"],
+            str(c["starts"]),
             number(c["context"]),
             f"{c['slow']} of {c['cycles']}",
             str(c["disturbed"]),
@@ -145,6 +146,7 @@ def _measurements(cells: Sequence[Mapping[str, Any]]) -> Table:
     ]
     headers = [
         "cell",
+        "process starts",
         "mean context",
         "cycles on a slow host",
         "cycles disturbed",

@@ -65,6 +65,7 @@ def _cell(m: MeasuredCell, judged: Sequence[Judged], predictions: Predictions) -
         "model": m.cell.model,
         "concurrency": m.cell.concurrency,
         "context": round(m.context(CALIBRATED), 2),
+        "starts": len(m.blocks),
         "cycles": m.cycles,
         "slow": m.slow,
         "disturbed": m.disturbed,
