@@ -51,6 +51,8 @@ class Resolved:
 
 #: reason of a value that the scenario gives itself
 SCENARIO = "scenario"
+#: note of a scenario whose program takes no lengths from the host
+NONE_IS_BOUND = "host_lengths none and bound are the same point here: the program consumes no host lengths"
 
 
 def resolve(scenario: Scenario, origin: Origin | None = None) -> Resolved:
@@ -142,9 +144,7 @@ class _Filling:
         published = declares.length_source is LengthSource.PUBLISHED
         either = lengths in (HostLengths.NONE, HostLengths.BOUND)
         if published and either and not declares.consumes_host_lengths:
-            self.notes.append(
-                "host_lengths none and bound are the same point here: the program consumes no host lengths"
-            )
+            self.notes.append(NONE_IS_BOUND)
 
     def _fill_width(self) -> None:
         width = self.program.speculation

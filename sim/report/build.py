@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sim.report.data import StudyData
-from sim.report.document import Document, Section, Table
+from sim.report.document import Block, Document, Section, Table
+from sim.report.notes import notes
 from sim.report.sections import SECTIONS, differences, measured, ranking, recovered, regression, winners
 
 
@@ -44,7 +45,10 @@ def _compared(data: StudyData) -> Section:
         [variant.name, variant.description, ", ".join(f"`{k} = {_toml(v)}`" for k, v in variant.set.items())]
         for variant in study.variants
     ]
-    return Section("What is compared", [*study.notes, Table(["variant", "what it is", "keys"], rows)])
+    blocks: list[Block] = [*study.notes, Table(["variant", "what it is", "keys"], rows)]
+    if said := notes(data):
+        blocks += ["Notes of the scenarios:", said]
+    return Section("What is compared", blocks)
 
 
 def _toml(value: object) -> str:

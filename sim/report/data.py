@@ -49,7 +49,12 @@ class StudyData:
     refused: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
 
     def variants(self) -> list[str]:
-        return [variant.name for variant in self.study.variants]
+        """Those that have results: one that is refused everywhere may have been left out."""
+        return [variant.name for variant in self.study.variants if variant.name in self._present]
+
+    @cached_property
+    def _present(self) -> set[str]:
+        return {row.variant for row in self.rows}
 
     def find(self, variant: str, at: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result of ``variant`` at these factor values. Raises KeyError if the study has no such cell."""

@@ -25,8 +25,13 @@ class Curve:
 
 def x_factor(data: StudyData) -> str | None:
     """The factor on x axes: concurrency if it is varied, else the first one of several numbers."""
-    varied = [name for name, values in data.factors.items() if len(set(map(str, values))) > 1]
-    numeric = [n for n in varied if all(isinstance(v, int | float) for v in data.factors[n])]
+    return x_of(data.factors)
+
+
+def x_of(factors: Mapping[str, list[Any]]) -> str | None:
+    """The same, from the factors' values."""
+    varied = [name for name, values in factors.items() if len(set(map(str, values))) > 1]
+    numeric = [n for n in varied if all(isinstance(v, int | float) for v in factors[n])]
     return "concurrency" if "concurrency" in numeric else numeric[0] if numeric else None
 
 

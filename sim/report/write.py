@@ -83,10 +83,18 @@ def _kept(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resolved(data: StudyData) -> str:
-    """Every variant's resolved scenario at the first combination of factors; the factors' keys say the rest."""
+    """Every variant's resolved scenario at its first combination of factors; the factors' keys say the rest."""
     first = data.points()[0]
+    scenarios_of = {row.variant: row for row in reversed(data.rows)}
     head = {"at": first, "factor_keys": {factor.name: factor.keys for factor in data.study.factors}}
-    scenarios = [{"variant": v, "scenario": data.find(v, first)["scenario"]} for v in data.variants()]
+    scenarios = [
+        {
+            "variant": v,
+            **({} if scenarios_of[v].at == first else {"at": scenarios_of[v].at}),
+            "scenario": scenarios_of[v].result["scenario"],
+        }
+        for v in data.variants()
+    ]
     return _lines(head, "scenarios", scenarios)
 
 

@@ -21,7 +21,15 @@ def collect(plan: Plan, store: Store, command: str) -> StudyData:
     study = plan.study
     # Cells that are one scenario share a result; what each had filled in, and why, is its own.
     rows = [
-        Row(cell.variant, dict(cell.at), {**store.get(cell.key), "scenario": cell.resolved.to_json()})
+        Row(
+            cell.variant,
+            dict(cell.at),
+            {
+                **store.get(cell.key),
+                "scenario": cell.resolved.to_json(),
+                "notes": list(cell.resolved.notes),
+            },
+        )
         for cell in plan.cells
     ]
     first = plan.cells[0].resolved

@@ -18,7 +18,8 @@ from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
 from sim.program.step_program import StepProgram
-from sim.study.spec import Factor, StudySpec, load_study
+from sim.report.series import x_of
+from sim.study.spec import Factor, StudySpec, load_study, named_variants
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Cell:
 
     variant: str
     #: factor -> value, in the study's order
-    at: Mapping[str, Any]
+    at: dict[str, Any]
     resolved: Resolved
     new_boots: bool
     hazards: bool
@@ -84,8 +85,50 @@ def plan(study: StudySpec, path: Path, sha256: str) -> Plan:
         cells.append(Cell(variant, at, resolved, **how, key=_key(resolved, how)))
     if problems and not (study.skip_refused and cells):
         raise InputError(problems.values())
+    if gaps := [*_absent(study, cells, refused, path.name)] or [*_gaps(study, cells, path.name)]:
+        raise InputError(gaps)
     traced = list(_traced(study, base, cells, path.name))
     return Plan(path.stem, study, path, sha256, cells, traced, refused)
+
+
+def _absent(
+    study: StudySpec, cells: list[Cell], refused: list[tuple[str, Mapping[str, Any], str]], file: str
+) -> Iterator[Problem]:
+    """Variants that others are compared with and that no combination allows."""
+    present = {cell.variant for cell in cells}
+    reasons = {variant: reason for variant, _, reason in reversed(refused)}
+    for key, name in named_variants(study):
+        if name not in present:
+            found = f'"{name}", which is refused everywhere ({reasons[name]})'
+            yield Problem(f"{file}: {key}", found, "a variant that runs: others are compared with it")
+
+
+def _gaps(study: StudySpec, cells: list[Cell], file: str) -> Iterator[Problem]:
+    """The first cell that tables over the x axis would miss, of every variant that runs at all."""
+    needing = [section for section in study.sections if section in _WHOLE]
+    factors = {factor.name: values_of(factor) for factor in study.factors}
+    x = x_of(factors)
+    if not needing:
+        return
+    have = {(cell.variant, tuple(cell.at.items())) for cell in cells}
+    points = [
+        cell.at | {x: value} if x else cell.at for cell in cells for value in (factors[x] if x else [None])
+    ]
+    wanted = list(dict.fromkeys(tuple(point.items()) for point in points))
+    for variant in dict.fromkeys(cell.variant for cell in cells):
+        missing = next((point for point in wanted if (variant, point) not in have), None)
+        if missing is not None:
+            at = ", ".join(f"{name} {value}" for name, value in missing)
+            yield Problem(
+                f"{file}: sections",
+                f"{listed(needing)}, but no run of {variant!r} at {at}",
+                "for these sections every variant at every combination",
+                "Leave the combination out, or show sections ranking and cells alone.",
+            )
+
+
+#: sections that look up every variant at every value of the x axis
+_WHOLE = ("differences", "recovered", "winners", "throughput", "cycle", "latency", "map")
 
 
 def _base_scenario(study: StudySpec, path: Path) -> str:

@@ -235,11 +235,7 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
             )
     if "variant" in factors:
         problems.append(Problem(origin.where("factors"), '"variant"', "another name: variants have this one"))
-    asked = [("reference", study.reference)] if study.reference is not None else []
-    if study.recovery is not None:
-        asked += [(f"recovery.{side}", getattr(study.recovery, side)) for side in ("start", "goal")]
-    asked += [(f"pairs[{i}].{side}", getattr(p, side)) for i, p in enumerate(study.pairs) for side in _SIDES]
-    for key, name in asked:
+    for key, name in named_variants(study):
         if name not in names:
             where = origin.where(key)
             problems.append(Problem(where, shown(name), listed(names), did_you_mean(str(name), names)))
@@ -276,10 +272,40 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
         if sorted(values) != sorted(loads.quantity):
             found = listed(sorted(loads.quantity))
             problems.append(Problem(origin.where("published.loads.quantity"), found, listed(sorted(values))))
+    problems += _map_factors(study, origin)
     for section in ("differences", "winners"):
         if section in study.sections and study.reference is None:
             problems.append(Problem(origin.where("sections"), shown(section), "a reference variant for it"))
     return problems
+
+
+def _map_factors(study: StudySpec, origin: Origin) -> list[Problem]:
+    """A map has the two scales as axes, a panel a published value, and a map a load; nothing else varies."""
+    published = study.published
+    if "map" not in study.sections or published is None:
+        return []
+    needed = {"host_scale", "device_scale", *(point.factor for point in published.points)}
+    needed |= {published.loads.factor} if published.loads is not None else set()
+    names = {factor.name for factor in study.factors}
+    if needed != names or len({point.factor for point in published.points}) > 1:
+        found = listed(sorted(names)) if names else "no factor"
+        expected = f'exactly these for section "map", its points all of one: {" and ".join(sorted(needed))}'
+        return [Problem(origin.where("factors"), found, expected)]
+    values = {f.name: f.labels or f.values for f in study.factors}
+    return [
+        Problem(origin.where(f"published.points[{i}].value"), shown(p.value), listed([*map(str, known)]))
+        for i, p in enumerate(published.points)
+        if (known := values[p.factor]) is not None and p.value not in known
+    ]
+
+
+def named_variants(study: StudySpec) -> list[tuple[str, str]]:
+    """Key and name of every variant that others are compared with."""
+    named = [("reference", study.reference)] if study.reference is not None else []
+    if study.recovery is not None:
+        named += [(f"recovery.{side}", getattr(study.recovery, side)) for side in ("start", "goal")]
+    named += [(f"pairs[{i}].{side}", getattr(p, side)) for i, p in enumerate(study.pairs) for side in _SIDES]
+    return named
 
 
 _SIDES = ("before", "after")

@@ -15,7 +15,6 @@ from sim.report.quantity import WHY, Quantity, deciding
 from sim.report.series import x_factor
 from sim.report.text import percent, place, short
 
-
 #: variant, and the factors beside x in words
 _Key = tuple[str, str]
 #: x value -> result

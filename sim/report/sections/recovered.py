@@ -34,7 +34,7 @@ def share(data: StudyData, variant: str, at: Mapping[str, Any]) -> float:
 
 def remedies(data: StudyData) -> list[str]:
     """Variants that combine something, cheapest first: those of fewer parts, then in the study's order."""
-    named = [variant for variant in data.study.variants if variant.parts]
+    named = [v for v in data.study.variants if v.parts and v.name in data.variants()]
     return [variant.name for variant in sorted(named, key=lambda v: len(v.parts))]
 
 

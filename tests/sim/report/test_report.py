@@ -292,3 +292,24 @@ def test_markdown_keeps_bars_out_of_cells() -> None:
 
 def test_drawing_is_deferred_until_the_report_is_written(small: StudyData) -> None:
     assert all(isinstance(figure, Figure) and callable(figure.draw) for figure in build(small).figures())
+
+
+def test_notes_of_the_scenarios_stand_once_with_their_variants(tmp_path: Path) -> None:
+    text = STUDY.replace(', "measured"', "").replace(', "map"', "")
+    text = text.replace("[set]", '[set]\n"acceptance.mean_accepted_drafts" = 3')
+    text = text.replace('set = { barrier = "coarse" }', "set = { block_size = 2 }")
+    blocks = section(build(run(text, tmp_path)), "What is compared").blocks
+    (notes,) = (b for b in blocks if isinstance(b, list))
+    assert sum("mean_accepted_drafts 3 is clipped" in note for note in notes) == 1
+    assert all(note.endswith("(coarse)") for note in notes if "clipped" in note)
+    assert not any("the same point here" in note for note in notes)
+
+
+def test_a_variant_refused_everywhere_is_left_out_with_a_note(tmp_path: Path) -> None:
+    text = STUDY.replace(', "measured"', "").replace(', "map"', "")
+    text = text.replace("new_boots = true", "new_boots = true\nskip_refused = true")
+    text = text.replace('barrier = "coarse"', 'barrier = "coarse", overlap = false')
+    data = run(text, tmp_path)
+    report = write(data, tmp_path).read_text()
+    assert "coarse is left out: refused everywhere (barrier" in report
+    assert data.variants() == ["as declared", "same again"]

@@ -25,6 +25,7 @@ def result(cycle: float, hazards: list[dict[str, Any]] | None = None, tokens: fl
         "cycle_us": estimate(cycle),
         "throughput_tok_s": estimate(throughput),
         "hazards": hazards,
+        "notes": [],
         "accepted_per_step": {"with_bonus": tokens, "without_bonus": tokens - 1},
         "seed": 1,
         "replications": 2,

@@ -174,3 +174,37 @@ def test_a_variant_refused_everywhere_has_no_timeline(write_study: Write) -> Non
     )
     plan = load_plan(write_study(*changes))
     assert [cell.variant for cell in plan.traced] == ["as declared", "exact"]
+
+
+def test_a_reference_refused_everywhere_is_refused_before_anything_runs(write_study: Write) -> None:
+    changes = (
+        ("sections =", "skip_refused = true\nsections ="),
+        ('name = "as declared"\n', 'name = "as declared"\nset = { relay = "unified", overlap = false }\n'),
+    )
+    (found,) = problems(write_study(*changes))
+    assert found.startswith('small.toml: reference: found "as declared", which is refused everywhere (relay')
+
+
+def test_sections_over_an_axis_need_every_variant_at_every_value(write_study: Write) -> None:
+    changes = (
+        ('sections = ["cells"]', 'sections = ["differences"]\ndesign = "list"'),
+        ("[timeline]", "[[points]]\nconcurrency = 2\n\n[timeline]"),
+    )
+    found = problems(write_study(*changes))
+    assert "small.toml: sections: found differences, but no run of 'as declared' at concurrency 1" in found[0]
+
+
+def test_a_map_without_its_factors_is_refused(write_study: Write) -> None:
+    more = """
+[[pairs]]
+name = "A"
+before = "as declared"
+after = "coarse"
+
+[published]
+source = "made up"
+points = [{ factor = "concurrency", value = 1, change_percent = -1, tolerance_points = 1 }]
+"""
+    (found,) = problems(write_study(('["cells"]', '["map"]'), more=more))
+    assert found.startswith("small.toml: factors: found concurrency; expected exactly these")
+    assert "concurrency and device_scale and host_scale" in found
