@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from sim.capabilities import LengthSource
 from sim.console import print_table
 from sim.errors import InputError, Problem
+from sim.program.step_program import StepProgram
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -124,6 +126,8 @@ def validate_command(
 ) -> None:
     """Measure every configuration, predict each from the calibration alone, and judge the claims."""
     need_torch()
+    from gpu_validation.calibrate.profile_file import ENGINE
+    from gpu_validation.spec.declared import declared
     from gpu_validation.starts import Asked, measure, models_of
     from gpu_validation.validate.report import write
     from gpu_validation.validate.results import results
@@ -131,6 +135,7 @@ def validate_command(
     from sim.files import json_text, write_atomically
 
     asked = Asked("validate", backend, algorithm, models_of(models, backend), starts, semantics)
+    _check_publishes(declared(algorithm, asked.load.block, ENGINE))
     _check_folder(out, "--out")
     source = configs or paths.folder("devices").parent
     missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
@@ -160,11 +165,14 @@ def races_command(
     """Provoke races over a recycled request row under every policy, and compare with what the model calls safe."""
     need_torch()
     from gpu_validation import settings
+    from gpu_validation.calibrate.profile_file import ENGINE
+    from gpu_validation.spec.declared import declared
     from gpu_validation.starts import Asked, measure
     from gpu_validation.validate.race_results import results, write
     from sim.files import json_text, write_atomically
 
     asked = Asked("races", backend, algorithm, ("races",), 1)
+    _check_publishes(declared(algorithm, settings.races_of(backend).block, ENGINE))
     _check_folder(out, "--out")
     missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     found = results(raw, algorithm, settings.races_of(backend), _command(), out)
@@ -173,6 +181,16 @@ def races_command(
     _say_missing(missing)
     if any(run["verdict"] == "fails" for run in found["runs"]):
         raise typer.Exit(1)
+
+
+def _check_publishes(program: StepProgram) -> None:
+    """Raises InputError for a worker whose lengths the host knows: most configurations say nothing about it."""
+    if program.capabilities.length_source is not LengthSource.PUBLISHED:
+        raise InputError(
+            Problem(
+                "--algorithm", f'"{program.algorithm}"', "an algorithm whose lengths the device publishes"
+            )
+        )
 
 
 def _check_folder(path: Path, option: str) -> None:

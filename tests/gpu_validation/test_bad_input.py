@@ -228,6 +228,18 @@ def test_past_its_deadline_a_start_measures_nothing(folder: Path) -> None:
             ("calibrate", "--backend", "cpu", "--algorithm", "ngram"),
             '--algorithm: found "ngram"; expected one of',
         ),
+        (
+            ("validate", "--backend", "cpu", "--algorithm", "none"),
+            "an algorithm whose lengths the device publishes",
+        ),
+        (
+            ("races", "--backend", "cpu", "--algorithm", "none"),
+            "an algorithm whose lengths the device publishes",
+        ),
+        (
+            ("races", "--backend", "cpu", "--algorithm", "ngram"),
+            '--algorithm: found "ngram"; expected one of',
+        ),
         (("calibrate", "--backend", "cpu", "--raw", "file/raw"), "--raw"),
         (("calibrate", "--backend", "cpu", "--into", "file"), "--into"),
         (("validate", "--backend", "cpu", "--out", "file"), "--out"),

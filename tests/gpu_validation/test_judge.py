@@ -220,6 +220,12 @@ def test_runs_that_share_no_good_iteration_are_compared_as_wholes() -> None:
     assert MeasuredCell(CELL, [block(0, a, b)]).cycle_change("a", "b").values == pytest.approx((0.1,))
 
 
+def test_a_start_with_nothing_to_pair_is_left_out_of_a_difference() -> None:
+    a, b = visit("a", [1000] * 4, [80, 80, 200, 200]), visit("b", [1100] * 4, [200, 200, 80, 80])
+    cell = MeasuredCell(CELL, [block(0, a, b), block(1, visit("a", [1000] * 4), visit("b", [1050] * 4))])
+    assert cell.cycle_change("a", "b").values == pytest.approx((0.05,))
+
+
 def test_throughput_is_the_median_of_runs_on_a_mostly_quiet_host() -> None:
     busy = [80] * 10 + [200] * 10
     runs = [
