@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from sim.errors import InputError
 
-_UNWRAPPED = 1000  # columns: wider than any table, which takes only the columns it needs
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: columns where the output is no terminal
+WIDTH = 100
 
 
 def print_input_error(error: InputError) -> None:
@@ -22,15 +28,25 @@ def print_input_error(error: InputError) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> None:
-    """A table; on a terminal wrapped to it, else as wide as its content."""
+    """A table no wider than the terminal, or than :data:`WIDTH` elsewhere: long cells take several lines."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table(*headers, title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=any(headers))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_header=any(headers))
+    for header in headers:
+        table.add_column(header, overflow="fold")
     for row in rows:
         table.add_row(*row)
+    _console().print(table)
+
+
+def print_wrapped(text: str) -> None:
+    """A sentence over as many lines as it needs, all but the first indented."""
+    print(textwrap.fill(text, _console().width, subsequent_indent="   ", break_on_hyphens=False))
+
+
+def _console() -> Console:
+    from rich.console import Console
+
     console = Console(markup=False, highlight=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, width=_UNWRAPPED)
-    console.print(table)
+    return console if console.is_terminal else Console(markup=False, highlight=False, width=WIDTH)

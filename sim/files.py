@@ -15,6 +15,15 @@ from sim.errors import InputError, Problem
 _LONGEST_NAME = 230
 
 
+def unreadable(error: Exception) -> str:
+    """What was found in place of a file's content, in the words of a message."""
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, OSError) and error.strerror:
+        return f"nothing readable ({error.strerror[0].lower()}{error.strerror[1:]})"
+    return str(error)
+
+
 def check_writable(path: Path | None, where: str) -> None:
     """Raises InputError, located at ``where``, if ``path`` cannot become a file; for use before long work."""
     if path is None:

@@ -10,7 +10,7 @@ import typer
 from sim.commands.options import fraction
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
-from sim.console import print_table
+from sim.console import print_table, print_wrapped
 from sim.errors import InputError
 from sim.files import check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
@@ -107,7 +107,7 @@ def print_comparison(comparison: Comparison) -> None:
     print_table(["", "A", "B", "change", "ci95 of the mean", "pi95 of a new boot"], rows)
     for name, side in (("A", a), ("B", b)):
         for found in harmful(side["hazards"]):
-            print(f"{name} is unsafe: {line(found)}")
+            print_wrapped(f"{name} is unsafe: {line(found)}")
     print(f"verdict: {sentence(comparison)}")
 
 

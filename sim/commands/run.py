@@ -10,7 +10,7 @@ import typer
 from sim.commands.options import fraction
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
-from sim.console import print_table
+from sim.console import print_table, print_wrapped
 from sim.errors import InputError
 from sim.files import check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
@@ -127,9 +127,10 @@ def print_summary(result: dict[str, Any]) -> None:
     if result["extrapolated"]:
         rows.append(["extrapolated", ", ".join(result["extrapolated"])])
     rows.append(["shared buffers", verdict(result["hazards"])])
-    rows += [["hazard", line(h)] for h in result["hazards"] or []]
     rows += [["note", note] for note in result["notes"]]
     print_table(["", ""], rows)
+    for found in result["hazards"] or []:
+        print_wrapped(f"- {line(found)}")
 
 
 def _interval_row(name: str, quantity: dict[str, Any] | None) -> list[str]:

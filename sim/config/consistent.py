@@ -22,6 +22,8 @@ _LISTS = ("operations", "prefill")
 def problems(program: StepProgram, file: str) -> list[Problem]:
     """Everything inconsistent in ``program``, located in ``file``."""
     found: list[Problem] = []
+    if not program.operations:
+        found.append(Problem(f"{file}: operations", "an empty list", "the operations of a decode step"))
     for name, operations in zip(_LISTS, (program.operations, program.prefill), strict=True):
         found += _buffers(program, operations, f"{file}: {name}")
         found += _read_before_written(operations, f"{file}: {name}")

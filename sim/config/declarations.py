@@ -16,6 +16,7 @@ from sim.config.consistent import problems as inconsistencies
 from sim.config.extend import extended
 from sim.config.profile import DeviceProfile
 from sim.errors import InputError, Problem
+from sim.files import unreadable
 from sim.program.step_program import StepProgram
 
 
@@ -24,7 +25,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        problem = Problem(str(path), f"no readable file ({error.strerror})", "a readable file")
+        problem = Problem(str(path), unreadable(error), "a readable file")
         raise InputError(problem) from None
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sim.errors import InputError, Problem
+from sim.files import unreadable
 
 HOW_TO_RECORD = (
     "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) around "
@@ -124,7 +125,7 @@ def _bytes(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise _refuse(path, error.strerror or str(error), "a readable file", "check the path") from error
+        raise _refuse(path, unreadable(error), "a readable file", "Check the path.") from error
     if raw[:2] != b"\x1f\x8b":
         return raw
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sim.config.profile import Cost
 from sim.errors import InputError, Problem
+from sim.files import unreadable
 
 #: calls a profile needs: cost name → name in a primitives file, and the default where there is none (µs; medians of
 #: the H200 data set, rounded)
@@ -76,9 +77,9 @@ def read_primitives(path: Path) -> Primitives:
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        found = unreadable(error)
         raise InputError(
-            Problem(str(path), found, "a JSON file of primitive costs", "check the path")
+            Problem(str(path), found, "a JSON file of primitive costs", "Check the path.")
         ) from None
     if not isinstance(document, dict):
         raise InputError(

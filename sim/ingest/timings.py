@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sim.errors import InputError, Problem
+from sim.files import unreadable
 from sim.ingest.host_state import HostStates, fit_states
 
 #: columns the table must have; others are ignored
@@ -71,8 +72,8 @@ def read_timings(path: Path) -> list[Row]:
             columns = reader.fieldnames or []
             given = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(Problem(str(path), found, "a CSV table of timings", "check the path")) from error
+        found = unreadable(error)
+        raise InputError(Problem(str(path), found, "a CSV table of timings", "Check the path.")) from error
     missing = [c for c in REQUIRED if c not in columns]
     if missing:
         raise InputError(
@@ -80,7 +81,7 @@ def read_timings(path: Path) -> list[Row]:
                 f"{path}: header",
                 f"no column {', '.join(missing)}",
                 f"columns {', '.join(REQUIRED)}",
-                "medians over the full-batch iterations of each run, in microseconds",
+                "Medians over the full-batch iterations of each run, in microseconds.",
             )
         )
     problems, rows = [], []

@@ -58,11 +58,11 @@ class StudyData:
 
     def find(self, variant: str, at: Mapping[str, Any]) -> Mapping[str, Any]:
         """The result of ``variant`` at these factor values. Raises KeyError if the study has no such cell."""
-        return self._index[variant, _frozen(at)]
+        return self._index[variant, frozen(at)]
 
     def points(self) -> list[dict[str, Any]]:
         """Every combination of factor values, each once, in the study's order."""
-        return list({_frozen(row.at): dict(row.at) for row in self.rows}.values())
+        return list({frozen(row.at): dict(row.at) for row in self.rows}.values())
 
     @cached_property
     def reference(self) -> str:
@@ -72,9 +72,9 @@ class StudyData:
 
     @cached_property
     def _index(self) -> dict[tuple[str, str], Mapping[str, Any]]:
-        return {(row.variant, _frozen(row.at)): row.result for row in self.rows}
+        return {(row.variant, frozen(row.at)): row.result for row in self.rows}
 
 
-def _frozen(at: Mapping[str, Any]) -> str:
+def frozen(at: Mapping[str, Any]) -> str:
     """Factor values as something to look up; 1 and 1.0 are the same value."""
     return json.dumps({k: float(v) if isinstance(v, int) else v for k, v in at.items()}, sort_keys=True)

@@ -10,6 +10,7 @@ from typing import Any
 from sim.config import paths
 from sim.config.checked import shown
 from sim.errors import InputError, Problem
+from sim.files import unreadable
 from sim.report.data import MeasuredRow, Row, StudyData
 from sim.study.plan import Plan, values_of
 from sim.study.spec import Measured, StudySpec, Variant
@@ -64,8 +65,8 @@ def read_measured(study: StudySpec, path: Path) -> list[MeasuredRow]:
     try:
         with file.open(newline="", encoding="utf-8") as stream:
             lines = list(csv.DictReader(stream))
-    except (OSError, ValueError, csv.Error):
-        found = f'"{measured.file}", which cannot be read'
+    except (OSError, ValueError, csv.Error) as error:
+        found = f'"{measured.file}": {unreadable(error)}'
         raise InputError(Problem(where, found, "a CSV beside the study or in configs/data")) from None
     columns = {measured.cycle_us, *measured.where, *measured.factors.values()}
     columns |= {column for v in study.variants for column in v.measured or {}}

@@ -18,6 +18,7 @@ from sim.config.loader import load_resolved
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
 from sim.program.step_program import StepProgram
+from sim.report.data import frozen
 from sim.report.series import x_of
 from sim.study.spec import Factor, StudySpec, load_study, named_variants
 
@@ -110,15 +111,15 @@ def _gaps(study: StudySpec, cells: list[Cell], file: str) -> Iterator[Problem]:
     x = x_of(factors)
     if not needing:
         return
-    have = {(cell.variant, tuple(cell.at.items())) for cell in cells}
+    have = {(cell.variant, frozen(cell.at)) for cell in cells}
     points = [
         cell.at | {x: value} if x else cell.at for cell in cells for value in (factors[x] if x else [None])
     ]
-    wanted = list(dict.fromkeys(tuple(point.items()) for point in points))
+    wanted = {frozen(point): point for point in points}
     for variant in dict.fromkeys(cell.variant for cell in cells):
-        missing = next((point for point in wanted if (variant, point) not in have), None)
+        missing = next((at for key, at in wanted.items() if (variant, key) not in have), None)
         if missing is not None:
-            at = ", ".join(f"{name} {value}" for name, value in missing)
+            at = ", ".join(f"{name} {value}" for name, value in missing.items())
             yield Problem(
                 f"{file}: sections",
                 f"{listed(needing)}, but no run of {variant!r} at {at}",

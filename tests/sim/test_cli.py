@@ -246,3 +246,16 @@ def test_a_file_that_is_no_text_is_not_shown(tmp_path, small_configs, capsys):
     path.write_bytes(b"\xd0\x00")
     assert status("list", "devices", "--show", str(path)) == 2
     assert "which is no text" in capsys.readouterr().err
+
+
+def test_what_is_captured_is_no_wider_than_100_columns(capsys):
+    from sim.commands.run import print_summary
+
+    hazard = {**RESULT["hazards"][0], "margin_us": 2.5, "explanation": "the reader sees what comes next " * 6}
+    hazard |= {
+        side: {"operation": "a long name of an operation", "lane": "forward"} for side in ("first", "second")
+    }
+    print_summary({**RESULT, "hazards": [hazard], "notes": ["a note that goes on and on " * 9]})
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any(line.startswith("- harmful: write_after_read on req_to_token") for line in lines)

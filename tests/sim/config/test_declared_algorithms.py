@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sim.config import paths
+from sim.config.consistent import problems as inconsistencies
 from sim.config.loader import load_program, load_resolved
 from sim.config.profile import Cost, at_batch
 from sim.config.resolve import Resolved
@@ -358,3 +359,9 @@ def test_at_wants_a_cost_and_rows(declare: Declare, text: str) -> None:
     assert "a cost of the profile, rows" in refused(
         declare, f'[[replace]]\nname = "draft"\ncost = "{text}"\n'
     )
+
+
+def test_a_program_without_a_decode_step_is_refused() -> None:
+    empty = load_program("dflash", "toy-0.5.15").model_copy(update={"operations": ()})
+    found = [str(problem) for problem in inconsistencies(empty, "mine.toml")]
+    assert "mine.toml: operations: found an empty list; expected the operations of a decode step" in found

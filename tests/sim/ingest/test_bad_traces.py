@@ -48,7 +48,7 @@ def test_what_is_no_trace_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    assert "No such file" in message(tmp_path / "absent.json")
+    assert "found no such file" in message(tmp_path / "absent.json")
 
 
 def without(*categories: str) -> Callable[[Events], Events]:

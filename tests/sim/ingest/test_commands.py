@@ -152,7 +152,7 @@ def test_tables_that_cannot_be_read_are_refused(run: Run, tmp_path: Path) -> Non
     assert "host_publish_us" in err
     code, _, err = run("ingest", NEW_C1, "-o", tmp_path / "p.toml", "--primitives", tmp_path / "absent.json")
     assert code == 2
-    assert "No such file" in err
+    assert "found no such file" in err
     code, _, err = run("ingest", NEW_C1, "-o", tmp_path / "p.toml", "--engine", "unheard-of")
     assert code == 2
     assert "sglang-0.5.15" in err

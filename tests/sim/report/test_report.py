@@ -313,3 +313,15 @@ def test_a_variant_refused_everywhere_is_left_out_with_a_note(tmp_path: Path) ->
     report = write(data, tmp_path).read_text()
     assert "coarse is left out: refused everywhere (barrier" in report
     assert data.variants() == ["as declared", "same again"]
+
+
+def test_a_measured_file_that_is_absent_is_said_to_be(tmp_path: Path) -> None:
+    from sim.errors import InputError
+
+    path = tmp_path / "study.toml"
+    path.write_text(STUDY.replace(', "map"', ""))
+    plan = load_plan(str(path))
+    with pytest.raises(
+        InputError, match=r'found "cycles.csv": no such file; expected a CSV beside the study'
+    ):
+        read_measured(plan.study, plan.path)

@@ -208,3 +208,14 @@ points = [{ factor = "concurrency", value = 1, change_percent = -1, tolerance_po
     (found,) = problems(write_study(('["cells"]', '["map"]'), more=more))
     assert found.startswith("small.toml: factors: found concurrency; expected exactly these")
     assert "concurrency and device_scale and host_scale" in found
+
+
+def test_factor_values_may_be_tables_without_labels(write_study: Write) -> None:
+    more = """
+[[factors]]
+name = "output"
+keys = ["workload.output_tokens"]
+values = [20, { distribution = "lognormal", mean = 20, cv = 0.5 }]
+"""
+    plan = load_plan(write_study(('["cells"]', '["differences"]'), more=more))
+    assert len(plan.cells) == 12
