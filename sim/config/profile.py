@@ -75,7 +75,9 @@ class Cost(BaseModel):
             raise ValueError("batch must be ascending without repeats")
         for argument, (low, high) in self.valid_range.items():
             if low > high:
-                raise ValueError(f"valid_range of {argument} runs from {low:g} down to {high:g}; low comes first")
+                raise ValueError(
+                    f"valid_range of {argument} runs from {low:g} down to {high:g}; low comes first"
+                )
         return self
 
     def reading(self, rows: int, filled: int) -> float:
