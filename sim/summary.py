@@ -69,6 +69,7 @@ def summarise(
     median = cycles.quantile(0.5) if cycle.mean is not None else None
     contexts = sum(b.context_sum for b in books)
     extrapolated = sorted({name for r in runs for name in r.costs.extrapolated})
+    clipped = sorted({name for r in (*runs, *others) for name in r.costs.clipped})
     accepted = _ratio(sum(b.accepted_drafts for b in books), row_steps)
     return RunResult(
         scenario=resolved.to_json(),
@@ -108,7 +109,7 @@ def summarise(
         iterations=decodes,
         prefill_iterations=sum(b.prefill_iterations for b in books),
         mean_context=_ratio(contexts, cycles.count, 3),
-        notes=list(resolved.notes),
+        notes=[*resolved.notes, *_clipped(clipped)],
         wall_s=round(wall_s, 4),
         samples={
             "throughput_tok_s": [round(r.throughput, 4) for r in runs],
@@ -118,6 +119,13 @@ def summarise(
             "cycle_us_at_factors": [None if r.cycle is None else round(r.cycle, 4) for r in others],
         },
     )
+
+
+def _clipped(names: Sequence[str]) -> list[str]:
+    """The note of costs that extending them beyond their valid range leads below zero."""
+    if not names:
+        return []
+    return [f"below 0 outside their valid range and counted as 0: {', '.join(names)}"]
 
 
 def _findings(runs: Sequence[Replication]) -> list[dict[str, Any]] | None:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sim.config.profile import DeviceProfile
 from sim.machine.costs import CostBook
 from sim.program.primitives import Act, Primitive
@@ -39,7 +41,7 @@ class Work:
         work = cls()
         for primitives in pieces:
             costed = costs.compile(primitives, batch, padded, block_size, tokens)
-            ns = costed.base + costed.slope * context
+            ns = np.maximum(costed.base + costed.slope * context, 0.0)
             n = len(primitives)
             for i, p in enumerate(primitives):
                 if p.host is not None:

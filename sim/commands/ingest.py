@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from sim.config import below_zero
 from sim.config.checked import Attempts
 from sim.errors import InputError, Problem
 from sim.files import check_writable, json_text, write_atomically
@@ -56,6 +57,9 @@ def command(
     checks = check.self_check(result)
     for line in [*result.summary.lines(), *map(str, checks)]:
         print(line)
+    negative = below_zero.problems(result.profile, output.name)
+    if negative:  # no scenario could load it
+        raise InputError(negative)
     if not force:
         check.refuse(checks)
     beside = output.with_name(f"{result.program.algorithm}@{result.program.engine}.toml")

@@ -10,8 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sim.config import paths
-from sim.config.checked import Model, Origin, did_you_mean, listed, shown, validated
+from sim.config import below_zero, paths
+from sim.config.checked import Origin, did_you_mean, listed, shown, validated
 from sim.config.consistent import problems as inconsistencies
 from sim.config.extend import extended
 from sim.config.profile import DeviceProfile
@@ -39,14 +39,18 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=64)
-def _declared(model: type[Model], content: bytes, name: str) -> Model:
+def _profile(content: bytes, name: str) -> DeviceProfile:
     # Keyed by content: a study asks for the same few files in every cell, and parsing them dominates loading.
-    return validated(model, parse_toml(content, name), Origin(name))
+    profile = validated(DeviceProfile, parse_toml(content, name), Origin(name))
+    found = below_zero.problems(profile, name)
+    if found:
+        raise InputError(found)
+    return profile
 
 
-def _load(model: type[Model], path: Path) -> tuple[Model, str]:
+def _load(path: Path) -> tuple[DeviceProfile, str]:
     content = read_bytes(path)
-    return _declared(model, content, path.name), hashlib.sha256(content).hexdigest()
+    return _profile(content, path.name), hashlib.sha256(content).hexdigest()
 
 
 def load_profile(name: str, where: str = "device") -> DeviceProfile:
@@ -60,10 +64,10 @@ def load_profile_with_hash(name: str, where: str = "device") -> tuple[DeviceProf
     A profile over a base comes complete; its hash covers the base's file as well.
     """
     path = paths.locate(name, "devices", where)
-    profile, digest = _load(DeviceProfile, path)
+    profile, digest = _load(path)
     if profile.base is None:
         return profile, digest
-    base, base_digest = _load(DeviceProfile, paths.locate(profile.base, "devices", f"{path.name}: base"))
+    base, base_digest = _load(paths.locate(profile.base, "devices", f"{path.name}: base"))
     if base.base is not None:
         found = f"{shown(profile.base)}, which starts from {shown(base.base)} itself"
         raise InputError(Problem(f"{path.name}: base", found, "a complete profile"))

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sim.config.below_zero import ROUNDING_NS, lowest
 from sim.config.checked import did_you_mean, listed, shown
 from sim.config.profile import Cost, DeviceProfile, at_batch
 from sim.errors import InputError, Problem
@@ -34,6 +35,8 @@ FUNCTIONS: dict[str, Callable[..., float]] = {"min": min, "max": max, "ceil": ma
 _TRUST = ("assumed", "published", "scaled", "fitted", "measured", "exact")
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")
 _LONGEST = 500
+#: us; a profile takes no larger costs either
+_LARGEST = 1e9
 #: relative and absolute (µs) differences that count as rounding
 _ROUNDING = 1e-9
 
@@ -130,7 +133,10 @@ class _Derivation:
         if self.elsewhere:
             status = min(status, "scaled", key=_TRUST.index)
         slopes = [value(b, tokens_of(b), 1) - value(b, tokens_of(b), 0) for b in batches]
-        return Cost(
+        largest = max(map(abs, (*table, *slopes, per_token)))
+        if not largest <= _LARGEST:
+            raise self._problem(f"a cost of {largest:g} us", f"one of at most {_LARGEST:g} us")
+        cost = Cost(
             value=tuple(table),
             unit="us",
             batch=batches,
@@ -142,6 +148,18 @@ class _Derivation:
             status=status,
             source=f"expression of {self.program.algorithm}@{self.program.engine}",
         )
+        return self._nonnegative(cost)
+
+    def _nonnegative(self, cost: Cost) -> Cost:
+        """The cost, refused where it is below zero though every cost it is made of is valid there."""
+        least = lowest(cost)
+        if least.value < -ROUNDING_NS / NS_PER_US:
+            raise self._problem(
+                f"{shown(self.text)}, which is {least.value:.6g} us at {least}",
+                "a cost that is 0 or above wherever the costs it is made of are valid",
+                "max(0, …) keeps it there.",
+            )
+        return cost
 
     def _valid_range(self, used: Sequence[Cost], inside: Sequence[int]) -> dict[str, tuple[float, float]]:
         """Where every cost is valid; of batches, where it is at the rows it is asked at."""
@@ -185,8 +203,8 @@ class _Derivation:
         elif (
             isinstance(node, ast.Constant) and isinstance(node.value, int | float) and node.value is not True
         ):
-            if not math.isfinite(node.value):
-                raise self._problem(shown(ast.unparse(node)), "a finite number")
+            if not abs(node.value) < 1e300:
+                raise self._problem(shown(node.value), "a finite number below 1e300")
         else:
             self._check_name(node)
 
@@ -226,7 +244,10 @@ class _Derivation:
             assert isinstance(node.func, ast.Name)
             if node.func.id in _AT:
                 return self._at(node, numbers)
-            return float(FUNCTIONS[node.func.id](*(self._value(a, numbers) for a in node.args)))
+            arguments = [self._value(a, numbers) for a in node.args]
+            if not all(map(math.isfinite, arguments)):
+                raise self._problem(shown(ast.unparse(node)), "arguments that stay finite")
+            return float(FUNCTIONS[node.func.id](*arguments))
         if isinstance(node, ast.Constant) and not isinstance(node.value, str):
             return float(node.value)  # type: ignore[arg-type]
         name = _name(node)

@@ -6,9 +6,11 @@ A cost is a duration as a function of the batch (rows), the tokens of the step (
     duration = value(batch) + per_batch·batch + per_token·tokens + per_context(batch)·context
 
 ``value`` and ``per_context`` are numbers, or lists over ``batch`` (piecewise linear between the given batches,
-extended with the slope of the last two). A draw multiplies it by a factor of mean one with relative standard
-deviation ``within_sd`` (from iteration to iteration) and, between boots, ``boot_sd``; host costs share the boot
-factor of :class:`HostState` instead.
+extended with the slope of the last two). Nowhere in its ``valid_range`` is it below zero
+(:mod:`sim.config.below_zero`); where extending it leads there, it counts as 0 and the result says so.
+
+A draw multiplies it by a factor of mean one with relative standard deviation ``within_sd`` (from iteration to
+iteration) and, between boots, ``boot_sd``; host costs share the boot factor of :class:`HostState` instead.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class Cost(BaseModel):
     #: side take as long as one of them until they fill the device
     context_floor: Share | tuple[Share, ...] = 0.0
     #: what a row of a graph costs more when it is empty than when it is filled, context aside
-    per_empty: float | tuple[float, ...] = 0.0
+    per_empty: Amount | Amounts = 0.0
     #: relative standard deviations
     within_sd: Spread = 0.0
     boot_sd: Spread = 0.0
@@ -133,6 +135,9 @@ class HostState(BaseModel):
     quantiles: dict[Probability, Factor] = {"0.025": 1.0, "0.5": 1.0, "0.975": 1.0}
     #: relative standard deviation of one common host factor from iteration to iteration
     within_sd: Spread = 0.0
+    #: what a fixed piece of interpreted code took on the host that the costs are stated for, µs (the GPU suite's
+    #: `gpu_validation.runtime.host_work.pace_ns`); a measurement on a host of another pace is first moved to this one
+    pace_us: Annotated[float, Field(gt=0, le=1e9)] | None = None
     source: str = ""
 
 

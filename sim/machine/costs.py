@@ -41,6 +41,8 @@ class CostedStep:
     names: list[str | None]
     noisy: bool
     fixed: list[int] | None = None
+    #: some entry falls with the context, and may fall below zero
+    falls: bool = False
     block: int = -1
     factors: NDArray[np.float64] | None = None
 
@@ -62,6 +64,8 @@ class CostBook:
         self._drawn: list[tuple[int, NDArray[np.float64]]] = [(-1, np.ones(_BLOCK))]
         #: costs used outside their valid range: name → how far outside, in widths of the range
         self.extrapolated: dict[str, float] = {}
+        #: costs that came out below zero, which a valid range excludes, and counted as 0
+        self.clipped: set[str] = set()
         self.largest_context = 0.0
         self._used: set[str] = set()
 
@@ -79,15 +83,24 @@ class CostBook:
             )
         return cost
 
-    def evaluate(self, name: str, batch: int, tokens: int, where: str) -> tuple[float, float]:
-        """(nanoseconds at context 0, nanoseconds a context token) of a cost at a batch, unscaled."""
+    def evaluate(
+        self, name: str, batch: int, tokens: int, where: str, filled: int | None = None
+    ) -> tuple[float, float]:
+        """(nanoseconds at context 0, nanoseconds a context token) of a cost at a batch, unscaled.
+
+        ``filled``: rows of a graph that hold a request, where not all do.
+        """
         cost = self.lookup(name, where)
         unit = cost.ns_per_unit
         base = at_batch(cost.value, cost.batch, batch) + cost.per_batch * batch + cost.per_token * tokens
         slope = at_batch(cost.per_context, cost.batch, batch)
+        empty = 0.0 if filled is None else cost.emptiness(batch, filled)
         self._check_range(name, "batch", batch)
         self._check_range(name, "tokens", tokens)
-        return max(base, 0.0) * unit, slope * unit
+        if base + empty < 0:
+            self.clipped.add(name)
+            base = empty = 0.0
+        return base * unit + empty * unit, slope * unit
 
     def compile(
         self,
@@ -115,27 +128,26 @@ class CostBook:
             if p.act is Act.LAUNCH and p.device is not None:
                 graph = p.kind is Kind.GRAPH
                 rows = padded if graph else batch
-                b, s = self.evaluate(p.device, rows, rows * block_size if tokens is None else tokens, where)
-                cost = self.profile.costs[p.device]
-                b += cost.emptiness(rows, batch) * cost.ns_per_unit
+                device_tokens = rows * block_size if tokens is None else tokens
+                b, s = self.evaluate(p.device, rows, device_tokens, where, batch)
                 base[n + i] = b * self.scales.device
-                slope[n + i] = s * self.scales.device * cost.reading(rows, batch)
+                slope[n + i] = s * self.scales.device * self.profile.costs[p.device].reading(rows, batch)
                 columns[n + i], names[n + i] = self._column(p.device, host=False), p.device
         noisy = self._noise and any(self._is_noisy(name) for name in names if name)
-        step = CostedStep(base, slope, columns, names, noisy)
+        step = CostedStep(base, slope, columns, names, noisy, falls=bool((slope < 0).any()))
         if not noisy and not slope.any():
             step.fixed = np.rint(base).astype(np.int64).tolist()
         return step
 
-    def scalar(self, name: str, host: bool) -> int:
+    def scalar(self, name: str, host: bool, batch: int = 1) -> int:
         """A machine constant (wake, hop) in nanoseconds, scaled, without noise."""
-        b, _ = self.evaluate(name, 1, 1, "the machine")
+        b, _ = self.evaluate(name, batch, 1, "the machine")
         return round(b * (self.scales.host if host else self.scales.device))
 
-    def wakes(self, primitives: Sequence[Primitive]) -> dict[int, int]:
-        """Index of each SYNC whose wake has a cost of its own in the profile → that cost, ns."""
+    def wakes(self, primitives: Sequence[Primitive], batch: int) -> dict[int, int]:
+        """Index of each SYNC whose wake has a cost of its own in the profile → that cost at ``batch`` rows, ns."""
         return {
-            i: self.scalar(p.own_wake, host=True)
+            i: self.scalar(p.own_wake, host=True, batch=batch)
             for i, p in enumerate(primitives)
             if p.act is Act.SYNC and p.own_wake in self.profile.costs
         }
@@ -145,6 +157,9 @@ class CostBook:
         if step.fixed is not None:
             return step.fixed
         v = step.base + step.slope * context
+        if step.falls and (v < 0).any():
+            self.clipped.update(name for name, below in zip(step.names, v < 0, strict=True) if below and name)
+            v = np.maximum(v, 0.0)
         if step.noisy:
             block, k = divmod(iteration, _BLOCK)
             if step.block != block or step.factors is None:
