@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sim.config.profile import NEW_BOOT
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
 from sim.replication import Replication
@@ -76,8 +77,8 @@ def _at_other_host_states(resolved: Resolved) -> list[Replication]:
 
     Cycle and throughput are monotone in the host factor, so the ends of the states give the ends of the answer.
     """
-    by_probability = sorted(resolved.profile.host_state.quantiles.items(), key=lambda item: float(item[0]))
-    ends = {by_probability[0][1], by_probability[-1][1]} if by_probability else set()
+    quantiles = resolved.profile.host_state.quantiles
+    ends = {factor for probability, factor in quantiles.items() if float(probability) in NEW_BOOT}
     return [Replication(resolved, 0, host_factor=factor).run() for factor in sorted(ends - {1.0})]
 
 

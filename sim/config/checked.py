@@ -161,7 +161,7 @@ def _problem(
         return Problem(where, "nothing", hints.get(key, "a value"))
     found = shown(value_at(data, path)) if path else "unreadable data"
     if first["type"] == "refused":
-        return Problem(where, context.get("found", found), context["expected"])
+        return Problem(where, context.get("found", found), context["expected"], context.get("remedy", ""))
     expected = listed(dict.fromkeys(_expected(d) for d in details))
     remedy = ""
     if first["type"] in ("enum", "literal_error") and isinstance(first["input"], str):

@@ -19,6 +19,7 @@ from bisect import bisect_left
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from sim.units import NS_PER_UNIT
 
@@ -29,6 +30,8 @@ Semantics = Literal[
     "graph_launch_holds_host",
     "record_joins_streams",
 ]
+#: probabilities whose host states bound the states of a new boot in `pi95`
+NEW_BOOT = (0.025, 0.975)
 Status = Literal["measured", "scaled", "assumed", "published", "fitted", "exact"]
 #: of a duration, in its unit
 Amount = Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
@@ -139,6 +142,30 @@ class HostState(BaseModel):
     #: `gpu_validation.runtime.host_work.pace_ns`); a measurement on a host of another pace is first moved to this one
     pace_us: Annotated[float, Field(gt=0, le=1e9)] | None = None
     source: str = ""
+
+    @model_validator(mode="after")
+    def quantiles_reach_both_ends(self) -> HostState:
+        factors = {float(p): factor for p, factor in self.quantiles.items()}
+        missing = [end for end in NEW_BOOT if end not in factors]
+        found = ""
+        if missing:
+            found = f"no factor for {' and '.join(map(str, missing))}"
+        elif len(factors) < len(self.quantiles):
+            found = "a probability twice"
+        elif factors[NEW_BOOT[0]] > factors[NEW_BOOT[1]]:
+            found = f"{factors[NEW_BOOT[0]]:g} at {NEW_BOOT[0]} and {factors[NEW_BOOT[1]]:g} at {NEW_BOOT[1]}"
+        if found:
+            raise PydanticCustomError(
+                "refused",
+                "quantiles",
+                {
+                    "key": "quantiles",
+                    "found": found,
+                    "expected": "factors for at least 0.025 and 0.975, ascending: they bound the states of a new boot",
+                    "remedy": "Leave quantiles out where the spread is not known: every factor is then 1.",
+                },
+            )
+        return self
 
 
 class DeviceProfile(BaseModel):

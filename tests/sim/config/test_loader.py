@@ -201,3 +201,24 @@ def test_strange_but_valid_toml_types_are_named(write_scenario):
         "scenario.toml: workload.client_delay_us: found inf; expected a finite number\n"
         "scenario.toml: run.seed: found 2024-01-01; expected a whole number"
     )
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "found"),
+    [
+        ("{}", "no factor for 0.025 and 0.975"),
+        ('{ "0.5" = 1.0 }', "no factor for 0.025 and 0.975"),
+        ('{ "0.025" = 0.9, "0.9" = 1.2 }', "no factor for 0.975"),
+        ('{ "0.025" = 0.9, ".025" = 0.9, "0.975" = 1.2 }', "a probability twice"),
+        ('{ "0.025" = 1.2, "0.975" = 0.9 }', "1.2 at 0.025 and 0.9 at 0.975"),
+    ],
+)
+def test_host_states_that_bound_no_new_boot_are_refused(small_configs, quantiles, found):
+    profile = small_configs / "devices" / "small.toml"
+    profile.write_text(profile.read_text() + f"[host_state]\nquantiles = {quantiles}\n")
+    with pytest.raises(InputError) as refused:
+        load_profile("small")
+    (problem,) = refused.value.problems
+    assert problem.where == "small.toml: host_state.quantiles"
+    assert problem.found == found
+    assert "Leave quantiles out" in problem.remedy
