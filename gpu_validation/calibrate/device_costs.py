@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gpu_validation.calibrate.host_costs import undisturbed
-from gpu_validation.calibrate.measure import HOLD_US, TIMED
+from gpu_validation.calibrate.measure import TIMED
 from gpu_validation.observe.run_record import RunRecord
 from gpu_validation.observe.segments import WHOLE
 from sim.config.profile import Cost
@@ -160,10 +160,10 @@ def side_costs(by_batch: dict[int, list[dict[str, list[float]]]], source: str) -
 
 
 def prefill_costs(
-    by_batch: dict[int, list[tuple[str, RunRecord]]], names: Sequence[str], source: str
+    by_batch: dict[int, list[tuple[str, float, RunRecord]]], names: Sequence[str], source: str
 ) -> dict[str, Cost]:
     """Costs of a prefill: host sections ``names`` of the runs without timing events, and what is left for the device
-    once it is launched.
+    once it is launched. ``by_batch``: (mode, µs the stream was held, record) of each run.
 
     A prefill is launched operation by operation while the device already works, so its device cost is the rest after
     the launch: the stream was held for a known time, then busy for as long as the segment says.
@@ -171,13 +171,13 @@ def prefill_costs(
     host: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     rest: dict[int, list[float]] = defaultdict(list)
     for batch, runs in by_batch.items():
-        for mode, record in runs:
+        for mode, held_us, record in runs:
             first = record.passes[0]
             for name in names if mode not in TIMED else ():
                 host[f"host.{name}"][batch].append(first.sections[name] / NS_PER_US)
             if mode == "segments":
                 launched = first.sections["prefill"] / NS_PER_US
-                rest[batch].append(max(0.0, HOLD_US + record.segments_us[0]["prefill"] - launched))
+                rest[batch].append(max(0.0, held_us + record.segments_us[0]["prefill"] - launched))
     out = {}
     for name, values in [*host.items(), ("prefill", rest)]:
         batches = sorted(values)

@@ -1,6 +1,7 @@
 """From the raw data of all process starts to the cost profile of one model.
 
-Medians, means and straight lines over the calibrated configuration's own runs; nothing is adjusted to a cycle.
+Medians, means and straight lines over the calibrated configuration's own runs, at one pace of the host; nothing is
+adjusted to a cycle.
 """
 
 from __future__ import annotations
@@ -13,13 +14,24 @@ from typing import Any
 import numpy as np
 
 from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
-from gpu_validation.calibrate.host_costs import Sample, added_by_wakes, host_costs, samples_of
-from gpu_validation.calibrate.measure import TIMED
-from gpu_validation.observe.run_record import RunRecord, quiet_limit_ns
+from gpu_validation.calibrate.host_costs import (
+    Passes,
+    Place,
+    Sample,
+    added_by_wakes,
+    host_costs,
+    samples_of,
+    sections_of,
+    stated_us,
+)
+from gpu_validation.calibrate.measure import HOLD_US, TIMED
+from gpu_validation.observe.pace import reference_ns
+from gpu_validation.observe.run_record import RunRecord
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.program.policies import PLATFORMS
 from sim.program.primitives import WAKE
 from sim.program.step_program import Kind, StepProgram
+from sim.units import NS_PER_US
 
 
 def fit(
@@ -31,30 +43,30 @@ def fit(
 ) -> DeviceProfile:
     """``models`` and ``primitives``: one raw piece a process start (:mod:`gpu_validation.calibrate.measure`)."""
     starts = f"{len(models)} process starts"
-    runs: dict[int, list[tuple[str, RunRecord]]] = defaultdict(list)
-    sampled: list[list[Sample]] = []
+    runs: dict[int, list[tuple[str, float, RunRecord]]] = defaultdict(list)
+    sections: list[dict[Place, Passes]] = []
+    paces: list[int] = []
     alone: dict[int, list[dict[str, list[float]]]] = defaultdict(list)
-    limits = quiet_limits(models)
     for model in models:
         for text, content in model["batches"].items():
             batch = int(text)
             alone[batch].append(content["alone"])
             for run in content["runs"]:
-                runs[batch].append((run["mode"], RunRecord.from_json(run["record"])))
+                record = RunRecord.from_json(run["record"])
+                runs[batch].append((run["mode"], run.get("held_us", HOLD_US), record))
                 if run["mode"] not in TIMED:
-                    sampled.append(samples_of(program, batch, run, limits[batch, run["mode"]]))
+                    sections.append(sections_of(program, batch, run))
+                    paces += [record.passes[i].pace_ns for i in record.steady()]
+    reference = reference_ns(paces)
+    sampled = samples_of(sections, reference)
     full, roomy = (
-        {batch: [r for mode, r in found if mode == wanted] for batch, found in runs.items()}
+        {batch: [r for mode, _, r in found if mode == wanted] for batch, found in runs.items()}
         for wanted in TIMED
     )
     event = event_us([r for records in full.values() for r in records])
     costs = host_costs(program, sampled, f"section of the loop, mean over runs, {starts}")
     costs |= machine_costs(primitives, f"primitive, median, {starts}")
-    for wake, us in added_by_wakes(costs, sampled).items():
-        value = costs[WAKE].value
-        assert isinstance(value, float)
-        source = f"{WAKE} and what the sections behind it cost more than without a wake, {starts}"
-        costs[wake] = Cost(value=round(value + us, 3), status="measured", source=source)
+    costs |= wake_costs(costs, added_by_wakes(costs, sampled), sorted(runs), starts)
     costs |= forward_costs(
         program, full, roomy, event, f"segment between timing events ({event:.2f} us each), {starts}"
     )
@@ -73,21 +85,28 @@ def fit(
         platform=platform if platform in PLATFORMS else "cuda",
         engine="suite",
         provenance=provenance,
-        host_state=host_state(sampled, costs),
+        host_state=host_state(sampled, costs, reference),
         costs=costs,
     )
 
 
-def quiet_limits(models: Sequence[dict[str, Any]]) -> dict[tuple[int, str], float]:
-    """Slowest pace of a quiet host by batch and mode; after a long sleep any host is slower for a moment."""
-    paces: dict[tuple[int, str], list[int]] = defaultdict(list)
-    for model in models:
-        for text, content in model["batches"].items():
-            for run in content["runs"]:
-                paces[int(text), run["mode"]] += [
-                    p.pace_ns for p in RunRecord.from_json(run["record"]).passes
-                ]
-    return {key: quiet_limit_ns(found) for key, found in paces.items()}
+def wake_costs(
+    costs: dict[str, Cost], added: dict[str, dict[int, float]], batches: Sequence[int], starts: str
+) -> dict[str, Cost]:
+    """The machine's wake and what each wait adds to it, by batch; where a wait never blocked, as at the nearest batch
+    where it did."""
+    machine = costs[WAKE].value
+    assert isinstance(machine, float)
+    out = {}
+    for wake, by_batch in added.items():
+        nearest = [min(by_batch, key=lambda seen: abs(seen - batch)) for batch in batches]
+        out[wake] = Cost(
+            value=tuple(round(machine + by_batch[seen], 3) for seen in nearest),
+            batch=tuple(batches),
+            status="measured",
+            source=f"{WAKE} and what the sections behind it cost more than without a wake, {starts}",
+        )
+    return out
 
 
 def machine_costs(primitives: Sequence[dict[str, Any]], source: str) -> dict[str, Cost]:
@@ -109,23 +128,19 @@ def machine_costs(primitives: Sequence[dict[str, Any]], source: str) -> dict[str
     return {name: Cost(value=round(us, 3), status="measured", source=source) for name, us in values.items()}
 
 
-def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost]) -> HostState:
-    """How host costs of single runs lie about the stated ones: runs of one start, and of several, alike."""
+def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost], reference_ns: float) -> HostState:
+    """How host costs of single runs, as they ran, lie about the stated ones: runs of one start, and of several,
+    alike."""
     factors = []
     for samples in sampled:
-        quiet = [s for s in samples if not s.woken_by]
-        if not quiet:  # the host was slow throughout
-            continue
-        stated = sum(_at(costs[s.cost], s.batch) for s in quiet)
-        factors.append(sum(s.mean for s in quiet) / stated)
+        unwoken = [s for s in samples if not s.woken_by]
+        if unwoken:
+            stated = sum(stated_us(costs, s) for s in unwoken)
+            factors.append(sum(s.as_it_ran for s in unwoken) / stated)
     low, high = np.quantile(factors, [0.025, 0.975])
     return HostState(
         quantiles={"0.025": round(float(low), 4), "0.5": 1.0, "0.975": round(float(high), 4)},
+        pace_us=round(reference_ns / NS_PER_US, 3) or None,
         source=f"sections not behind a wake against the stated costs, {len(factors)} runs, "
         f"mean {fmean(factors):.3f}",
     )
-
-
-def _at(cost: Cost, batch: int) -> float:
-    assert isinstance(cost.value, float)
-    return cost.value + cost.per_batch * batch

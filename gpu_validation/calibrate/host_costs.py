@@ -1,6 +1,7 @@
-"""Host costs from the sections of calibration runs: straight lines over the batch, and what a wake adds.
+"""Host costs from the sections of calibration runs: a value a batch, and what a wake adds.
 
 Which section is which cost is read off the model's own expansion of the step program: no name is written twice.
+All times are taken at one pace of the host (:mod:`gpu_validation.observe.pace`).
 """
 
 from __future__ import annotations
@@ -8,16 +9,18 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, pstdev
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gpu_validation.calibrate.measure import MODES
 from gpu_validation.configurations import CONFIGURATIONS, policies_of
+from gpu_validation.observe.pace import at_pace, near
 from gpu_validation.observe.run_record import RunRecord
 from sim.capabilities import Relay
-from sim.config.profile import Cost
+from sim.config.profile import Cost, at_batch
 from sim.program.expand import Expander
 from sim.program.policies import Situation
 from sim.program.primitives import WAKE, Act, Primitive
@@ -28,15 +31,32 @@ from sim.units import NS_PER_US
 DISTURBED = 3.0
 #: a synchronisation longer than this blocked: a met one takes a few microseconds, and shorter waits are rare
 BLOCKED_US = 40.0
+#: fewer passes than this near the reference pace are too few: then all count, moved to it from where they are
+FEWEST = 3
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One section in one run: mean and standard deviation over its steady passes, µs.
+class Place(NamedTuple):
+    """Where a section is seen.
 
     ``woken_by``: the synchronisation that blocked before it in the same piece of the loop, "" for none;
     ``idle``: no graph was launched since, so that the device waits for this section.
     """
+
+    section: str
+    cost: str
+    batch: int
+    woken_by: str
+    idle: bool
+
+
+#: µs of a section in the steady passes of one run, and the host's pace in each, ns
+Passes = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One section in one run, µs: mean and standard deviation over its steady passes at the reference pace, and the
+    mean ``as_it_ran``, whatever the pace."""
 
     cost: str
     batch: int
@@ -44,14 +64,15 @@ class Sample:
     idle: bool
     mean: float
     sd: float
+    as_it_ran: float
 
 
-def samples_of(program: StepProgram, batch: int, run: dict[str, Any], limit_ns: float) -> list[Sample]:
-    """Every section of a run's steady passes while the host was quiet."""
+def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[Place, Passes]:
+    """Every section of a run's steady passes."""
     record = RunRecord.from_json(run["record"])
-    found: dict[tuple[str, str, str, bool], list[float]] = defaultdict(list)
-    for i in record.steady(limit_ns):
-        sections = record.passes[i].sections
+    found: dict[Place, list[tuple[float, int]]] = defaultdict(list)
+    for i in record.steady():
+        sections, pace = record.passes[i].sections, record.passes[i].pace_ns
         for piece in _pieces(program, run["mode"]):
             woken_by, idle = "", False
             for p in piece:
@@ -59,14 +80,32 @@ def samples_of(program: StepProgram, batch: int, run: dict[str, Any], limit_ns: 
                 if p.act is Act.SYNC and us > BLOCKED_US:
                     woken_by, idle = p.name, True
                 elif p.host is not None and p.name in sections:
-                    found[p.name, p.host, woken_by, idle].append(us)
+                    found[Place(p.name, p.host, batch, woken_by, idle)].append((us, pace))
                 if p.kind is Kind.GRAPH:
                     idle = False
-    out = []
-    for (_, cost, woken_by, idle), values in found.items():
-        kept = undisturbed(values)
-        if len(kept) >= 3:
-            out.append(Sample(cost, batch, woken_by, idle, fmean(kept), pstdev(kept)))
+    return {place: tuple(np.array(passes, dtype=float).T) for place, passes in found.items()}  # type: ignore[misc]
+
+
+def samples_of(runs: Sequence[dict[Place, Passes]], reference: float) -> list[list[Sample]]:
+    """The samples of each run, at the reference pace."""
+    by_place: dict[Place, list[tuple[int, Passes]]] = defaultdict(list)
+    for i, run in enumerate(runs):
+        for place, (us, paces) in run.items():
+            kept = us <= max(undisturbed(us.tolist()))
+            if kept.sum() >= FEWEST:
+                by_place[place].append((i, (us[kept], paces[kept])))
+    out: list[list[Sample]] = [[] for _ in runs]
+    for place, found in by_place.items():
+        values, paces = [us for _, (us, _) in found], [pace for _, (_, pace) in found]
+        quiet = [near(pace, reference) for pace in paces]
+        counted = [
+            np.where(q, us, np.nan) if q.sum() >= FEWEST else us for us, q in zip(values, quiet, strict=True)
+        ]
+        for (i, _), us, raw in zip(found, at_pace(counted, paces, reference), values, strict=True):
+            mean, sd = float(np.nanmean(us)), float(np.nanstd(us))
+            out[i].append(
+                Sample(place.cost, place.batch, place.woken_by, place.idle, mean, sd, float(raw.mean()))
+            )
     return out
 
 
@@ -91,7 +130,7 @@ def _pieces(program: StepProgram, mode: str) -> tuple[tuple[Primitive, ...], ...
 
 
 def host_costs(program: StepProgram, runs: Sequence[Sequence[Sample]], source: str) -> dict[str, Cost]:
-    """A cost a name, and one for each wake that was seen; ``runs`` are the samples of each run.
+    """A cost a name; ``runs`` are the samples of each run.
 
     A section is stated as it is when the host was not woken just before, where that was seen.
     """
@@ -101,42 +140,52 @@ def host_costs(program: StepProgram, runs: Sequence[Sequence[Sample]], source: s
         by_cost[sample.cost].append(sample)
     out = {}
     for name, found in sorted(by_cost.items()):
-        base = [s for s in found if not s.woken_by] or found
-        value, per_batch = _line(base, name not in unbatched)
+        by_batch = {batch: [s for s in at if not s.woken_by] or at for batch, at in _grouped(found).items()}
+        base = [s for at in by_batch.values() for s in at]
+        batches = tuple(sorted(by_batch))
+        if name in unbatched or len(batches) == 1:
+            value: float | tuple[float, ...] = round(fmean(s.mean for s in base), 3)
+        else:
+            value = tuple(round(fmean(s.mean for s in by_batch[b]), 3) for b in batches)
         out[name] = Cost(
-            value=round(value, 3),
-            per_batch=round(per_batch, 5),
+            value=value,
+            batch=batches if isinstance(value, tuple) else None,
             within_sd=round(median(s.sd / s.mean for s in base), 4),
-            valid_range={"batch": (min(s.batch for s in base), max(s.batch for s in base))},
+            valid_range={"batch": (batches[0], batches[-1])},
             status="measured",
             source=source,
         )
     return out
 
 
-def added_by_wakes(costs: dict[str, Cost], runs: Sequence[Sequence[Sample]]) -> dict[str, float]:
-    """By synchronisation: microseconds that the sections behind its wake cost more than :func:`host_costs` says, up
-    to the first graph launched, from where on the device has work and the host has time. The median over runs."""
-    added: dict[str, list[float]] = defaultdict(list)
+def _grouped(samples: Sequence[Sample]) -> dict[int, list[Sample]]:
+    out: dict[int, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        out[sample.batch].append(sample)
+    return out
+
+
+def stated_us(costs: dict[str, Cost], sample: Sample) -> float:
+    """What :func:`host_costs` says of a sample's section at its batch."""
+    cost = costs[sample.cost]
+    return at_batch(cost.value, cost.batch, sample.batch)
+
+
+def added_by_wakes(costs: dict[str, Cost], runs: Sequence[Sequence[Sample]]) -> dict[str, dict[int, float]]:
+    """By synchronisation and batch: microseconds that the sections behind its wake cost more than :func:`host_costs`
+    says, up to the first graph launched, from where on the device has work and the host has time.
+
+    The longer a host slept, the colder its caches; how long it sleeps follows the batch. The median over runs.
+    """
+    added: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for samples in runs:
-        by_wait: dict[str, float] = defaultdict(float)
+        by_wait: dict[tuple[str, int], float] = defaultdict(float)
         for s in samples:
             if s.woken_by and s.idle:
-                stated = costs[s.cost]
-                assert isinstance(stated.value, float)
-                by_wait[s.woken_by] += s.mean - stated.value - stated.per_batch * s.batch
-        for wait, us in by_wait.items():
-            added[wait].append(us)
-    return {f"{WAKE}.{wait}": max(0.0, median(values)) for wait, values in added.items()}
-
-
-def _line(samples: Sequence[Sample], batched: bool) -> tuple[float, float]:
-    """Value and slope over the batch through the means of the runs at each batch, all batches alike."""
-    by_batch: dict[int, list[float]] = defaultdict(list)
-    for s in samples:
-        by_batch[s.batch].append(s.mean)
-    means = [fmean(values) for _, values in sorted(by_batch.items())]
-    if len(means) == 1 or not batched:
-        return fmean(means), 0.0
-    slope, value = np.polyfit(sorted(by_batch), means, 1)
-    return float(value), float(slope)
+                by_wait[s.woken_by, s.batch] += s.mean - stated_us(costs, s)
+        for (wait, batch), us in by_wait.items():
+            added[wait][batch].append(us)
+    return {
+        f"{WAKE}.{wait}": {batch: max(0.0, median(us)) for batch, us in sorted(by_batch.items())}
+        for wait, by_batch in added.items()
+    }

@@ -3,7 +3,8 @@
 For each model and calibrated batch, short runs of the same load in the calibrated configuration (:data:`MODES`):
 
 - ``as_is``: nothing but the section log; the only one whose cycle is used;
-- ``segments``: the forward stream held back and timed operation by operation;
+- ``segments``: the forward timed operation by operation, all of it queued before it runs: the forward stream is held
+  back for that, unless the host is ahead of it anyway (holding a device that has no pause lets it cool and clock up);
 - ``ahead``: the host looks for results without blocking, so that no section follows a wake;
 - ``woken``: exact host lengths, so that every section after resolve follows a wake;
 - ``fenced``: the worker's own fence, so that every section of preparation follows a wake;
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from statistics import fmean, median
 from typing import Any
 
 from gpu_validation import settings
@@ -30,9 +32,12 @@ from gpu_validation.runtime.build import Built
 from gpu_validation.runtime.server import RunOptions
 from gpu_validation.spec.program import step_program
 from sim.program.step_program import Kind, StreamName
+from sim.units import NS_PER_US
 
 #: for how long the forward stream is held at the start of each timed forward; longer than the host takes to launch it
 HOLD_US = 900.0
+#: warm-up is over when two runs in a row agree so well in their median cycle, or after so many
+SETTLED, WARM_UPS = 0.004, 4
 #: repetitions of the operations timed on their own
 REPEATS = 40
 #: mode to the configuration it runs; without published lengths there is nothing to be woken by
@@ -59,8 +64,7 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
     lengths = built.worker.capabilities.consumes_host_lengths
     batches = {}
     for batch in load.batches:
-        # One run nobody keeps: clocks, caches and lazily loaded code settle.
-        measured(built, batch, "as_is", load)
+        warm_up(lambda: measured(built, batch, "as_is", load))  # noqa: B023
         modes = [
             mode
             for mode in MODES
@@ -68,30 +72,52 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
         ]
         runs: list[dict[str, Any]] = []
         took = 0.0
+        ahead = False
         for visit in range(2):
             if visit and took > SECOND_VISIT_S:
                 break
             for mode in modes if not visit else reversed(modes):
-                record, state, repeated = host.steadily(partial(measured, built, batch, mode, load))
-                runs.append(
-                    {"mode": mode, "host_us": state, "repeated": repeated, "record": record.to_json()}
+                held_us = 0.0 if mode not in TIMED or ahead else HOLD_US
+                record, state, repeated = host.steadily(
+                    partial(measured, built, batch, mode, load, held_us=held_us)
                 )
+                ahead = ahead or (mode == "as_is" and slack_us(record) > HOLD_US)
+                about = {"mode": mode, "held_us": held_us, "host_us": state, "repeated": repeated}
+                runs.append({**about, "record": record.to_json()})
                 took += record.duration_ns / 1e9
         say(f"batch {batch}: {_cycle(runs[0])}, host {runs[0]['host_us']} of {host.best_us:.0f} us")
         batches[str(batch)] = {"runs": runs, "alone": alone(built, batch)}
     return {"model": built.setting.shape.name, "algorithm": built.worker.name, "batches": batches}
 
 
-def measured(built: Built, batch: int, mode: str, load: settings.Load) -> RunRecord:
-    """One run of ``batch`` requests in one of :data:`MODES`, or "spans": as "segments" but not held back."""
+def warm_up(run: Callable[[], RunRecord]) -> int:
+    """Runs nobody keeps, until clocks, caches and lazily loaded code have settled; how many it took."""
+    before = 0.0
+    for done in range(1, WARM_UPS + 1):
+        cycle = median(run().cycles_ns() or [0])
+        if abs(cycle - before) <= SETTLED * cycle:
+            return done
+        before = cycle
+    return WARM_UPS
+
+
+def slack_us(record: RunRecord) -> float:
+    """For how long the host waits in an iteration for the result of the one before: it is ahead by as much."""
+    return fmean(record.passes[i].sections.get("result.synchronize", 0) for i in record.steady()) / NS_PER_US
+
+
+def measured(built: Built, batch: int, mode: str, load: settings.Load, held_us: float = 0.0) -> RunRecord:
+    """One run of ``batch`` requests in one of :data:`MODES`, or "spans": as "segments" but as a whole.
+
+    ``held_us``: for how long the forward stream is held where segments are timed.
+    """
     options = RunOptions(batch, work=load.work, poll=mode == "ahead", roomy=mode == "roomy")
     log = SectionLog()
     lap = log.lap()
     segments: SegmentLog | None = None
     names = forward_operations(built)
     if mode in (*TIMED, "spans"):
-        held = 0.0 if mode == "spans" else HOLD_US
-        segments = SegmentLog(built.backend, built.streams.forward, lap, names, "enter.wait", held)
+        segments = SegmentLog(built.backend, built.streams.forward, lap, names, "enter.wait", held_us)
         lap = segments.lap
     server = built.server(
         policies_of(CONFIGURATIONS[MODES.get(mode, CALIBRATED)]),

@@ -43,4 +43,5 @@ def run(server: Server) -> None:
         overlapped(server)
     else:
         synchronous(server)
+    server.close_turn()
     server.backend.synchronize()

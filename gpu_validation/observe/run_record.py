@@ -6,26 +6,16 @@ A *pass* is one turn of the loop, from one "receive" to the next. Durations are 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from math import inf
 from typing import Any
 
 from gpu_validation.observe.sections import RUN_BATCH, SectionLog
+from gpu_validation.runtime.host_work import Held, pace_ns
 from gpu_validation.runtime.server import Server
 
 #: full-batch decode passes left out at the start of a run, as in the simulator's cycle
 LEFT_OUT = 5
-#: the host is quiet while its pace is within so many times that of its best tenth of turns; a busy neighbour
-#: doubles it
-QUIET, BEST = 1.2, 0.1
-
-
-def quiet_limit_ns(paces: Iterable[int]) -> float:
-    """The pace up to which the host counts as quiet. It looks at no section and no cycle: what is left out is
-    decided without knowing what it would say."""
-    ordered = sorted(paces)
-    return QUIET * ordered[int(BEST * len(ordered))] if ordered else inf
 
 
 @dataclass
@@ -36,8 +26,10 @@ class Pass:
     #: when run_batch was entered, since the start of the run
     entered_ns: int
     sections: dict[str, int]
-    #: slowest pace of the host in this turn (:func:`gpu_validation.runtime.host_work.hold`); 0 where nothing was held
+    #: pace of the host in this turn (:func:`gpu_validation.runtime.host_work.pace_ns`)
     pace_ns: int = 0
+    #: the same from this turn's launch to the next turn's
+    cycle_pace_ns: int = 0
 
 
 @dataclass
@@ -56,11 +48,11 @@ class RunRecord:
     #: device segments of each pass by name, microseconds; empty unless timed
     segments_us: list[dict[str, float]] = field(default_factory=list)
 
-    def steady(self, limit_ns: float = inf) -> list[int]:
-        """Indices of full-batch decode passes, the first :data:`LEFT_OUT` left out, in which the host's pace kept
-        to ``limit_ns``."""
-        full = [i for i, p in enumerate(self.passes) if not p.prefill and p.rows == self.concurrency]
-        return [i for i in full[LEFT_OUT:] if self.passes[i].pace_ns <= limit_ns]
+    def steady(self) -> list[int]:
+        """Indices of full-batch decode passes, the first :data:`LEFT_OUT` left out."""
+        return [i for i, p in enumerate(self.passes) if not p.prefill and p.rows == self.concurrency][
+            LEFT_OUT:
+        ]
 
     def cycles_ns(self) -> list[int]:
         """From the start of one full-batch launch to the next, where no other pass lies between."""
@@ -72,11 +64,9 @@ class RunRecord:
         ]
 
     def paces_ns(self) -> list[int]:
-        """Slowest pace of the host in the two turns that each of :meth:`cycles_ns` is part of."""
+        """Pace of the host in each of :meth:`cycles_ns`."""
         steady = set(self.steady())
-        return [
-            max(self.passes[i].pace_ns, self.passes[i + 1].pace_ns) for i in sorted(steady) if i + 1 in steady
-        ]
+        return [self.passes[i].cycle_pace_ns for i in sorted(steady) if i + 1 in steady]
 
     def contexts(self) -> list[float]:
         """Mean committed tokens a request at each of :meth:`cycles_ns`."""
@@ -101,7 +91,14 @@ class _Turn:
 
     entered: int | None = None
     pace: int = 0
+    cycle_pace: int = 0
     sections: dict[str, int] = field(default_factory=dict)
+
+
+def _paced_turn(held: Sequence[tuple[Held, Held]], i: int) -> _Turn:
+    received, later = held[i]
+    following = held[i + 1][:1] if i + 1 < len(held) else ()
+    return _Turn(pace=pace_ns(received, later), cycle_pace=pace_ns(later, *following))
 
 
 def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
@@ -111,7 +108,7 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
     last = ""
     for name, end in log.laps[1:]:
         if name == "receive":
-            turns.append(_Turn(pace=server.paces[len(turns)]))
+            turns.append(_paced_turn(server.held, len(turns)))
         turn = turns[-1]
         if name == RUN_BATCH:  # a mark; the moment since the section before belongs to that one
             turn.entered = end - begin
@@ -137,6 +134,7 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
                 turn.entered or 0,
                 turn.sections,
                 turn.pace,
+                turn.cycle_pace,
             )
             for turn, launch in zip(launched, server.launches, strict=True)
         ],

@@ -21,7 +21,7 @@ from gpu_validation.host_lengths import HostLengthsPolicy
 from gpu_validation.observe.sections import RUN_BATCH, Lap
 from gpu_validation.relay import RelayPolicy
 from gpu_validation.runtime.future_map import FutureMap
-from gpu_validation.runtime.host_work import NO_WORK, HostWork, hold
+from gpu_validation.runtime.host_work import NO_WORK, Held, Holder, HostWork
 from gpu_validation.runtime.pool import RequestPool, SlotAllocator
 from gpu_validation.runtime.scratch import Group, ScratchRing
 from gpu_validation.runtime.step import Step
@@ -136,8 +136,9 @@ class Server:
         #: output tokens of the requests sent so far, when the first of them was complete
         self.tokens_at_first_finish: list[list[int]] = []
         self.launches: list[Launched] = []
-        #: the slowest pace of the host in each turn of the loop (:func:`hold`), ns
-        self.paces: list[int] = []
+        self.holder = Holder()
+        #: what the host was held with in each turn of the loop: on receiving, and from there to the next turn
+        self.held: list[tuple[Held, Held]] = []
         #: the turn in which a request finished last
         self.last_finish = 0
         worker.bind(lap, self)
@@ -165,8 +166,15 @@ class Server:
         inbox = self._inbox
         while inbox:
             self.scheduler.submit(inbox.popleft())
-        self.paces.append(hold(self.options.work.receive_us))
+        self.close_turn()
+        self.holder.hold(self.options.work.receive_us)
+        self.held.append((self.holder.taken(), Held(0, 0)))
         self.lap("receive")
+
+    def close_turn(self) -> None:
+        """Into the books: what was held since receiving. Called when the next turn begins and at the end."""
+        if self.held:
+            self.held[-1] = self.held[-1][0], self.holder.taken()
 
     def schedule(self) -> Batch | None:
         batch = self.scheduler.next_batch()
@@ -210,11 +218,10 @@ class Server:
             self.tokens_at_first_finish = [self.tokens[i].copy() for i in sorted(self.tokens)]
         for request in finished:
             self._finish(request)
-        pace = hold(work.process_us + work.per_row_us * step.rows)
-        self.paces[-1] = max(self.paces[-1], pace)
+        self.holder.hold(work.process_us + work.per_row_us * step.rows)
         self.lap("process")
         if finished:
-            self.last_finish = len(self.paces) - 1
+            self.last_finish = len(self.held) - 1
 
     def _finish(self, request: Request) -> None:
         del self.tokens[request.index][request.output_tokens :]
@@ -230,7 +237,7 @@ class Server:
         self.lengths.resolve(step, self.relay)
         if self.options.debug and self._publishes and self.policies.overlap and self.relay.gathers(step):
             self.future.poison_lengths(step.pool_rows, step.rows, self.streams.schedule)
-        hold(self.options.work.enter_us)
+        self.holder.hold(self.options.work.enter_us)
         self.lap("enter.isolate")
         self._enter_forward()
         self.relay.enter(step)

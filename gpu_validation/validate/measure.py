@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpu_validation import settings
-from gpu_validation.calibrate.measure import measured
+from gpu_validation.calibrate.measure import measured, warm_up
 from gpu_validation.configurations import CONFIGURATIONS, policies_of
 from gpu_validation.observe.host_state import HostState
 from gpu_validation.observe.run_record import RunRecord
@@ -50,8 +50,7 @@ def measure_block(
         entry = _visit(built, name, concurrency, load, semantics)
         return {**entry, "host_us": [round(before, 2), round(host.now_us(), 2)]}
 
-    # One run nobody keeps: clocks, caches and lazily loaded code settle.
-    _visit(built, names[0], concurrency, load, semantics)
+    warm_up(lambda: _run(built, names[0], concurrency, load, semantics))
     visits: list[dict[str, Any]] = []
     began = time.perf_counter()
     for done in range(PASSES):
@@ -75,13 +74,17 @@ def measure_block(
     }
 
 
-def _visit(built: Built, name: str, concurrency: int, load: settings.Load, semantics: str) -> dict[str, Any]:
-    record = run_once(
+def _run(built: Built, name: str, concurrency: int, load: settings.Load, semantics: str) -> RunRecord:
+    return run_once(
         built,
         policies_of(CONFIGURATIONS[name], semantics),
         load.workload(built.setting.block, concurrency),
         RunOptions(concurrency, work=load.work),
     )
+
+
+def _visit(built: Built, name: str, concurrency: int, load: settings.Load, semantics: str) -> dict[str, Any]:
+    record = _run(built, name, concurrency, load, semantics)
     return {
         "configuration": name,
         "cycles_ns": record.cycles_ns(),

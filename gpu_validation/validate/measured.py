@@ -1,28 +1,29 @@
 """What the raw validation data say: one value a process start, and from those a mean with its interval.
 
 Runs of one configuration in one start are averaged first, so that an interval covers what changes between starts.
-Cycles count while the host was quiet (:func:`gpu_validation.observe.run_record.quiet_limit_ns`).
+Cycles and durations are taken at the host's pace that the calibration states its costs at
+(:mod:`gpu_validation.observe.pace`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_validation.observe.run_record import quiet_limit_ns
+from gpu_validation.observe.pace import at_pace, near, reference_ns
 from gpu_validation.validate.claims import Cell
 from sim.stats.intervals import mean_interval
 
 #: a cycle longer than this many times the median of its iteration over all runs was disturbed from outside
 DISTURBED = 1.25
-#: share of a run's cycles on a quiet host for its throughput to count, unless no run of its start has so many
-MOSTLY = 0.9
+#: how far from the reference the mean pace of a whole run may be; all of a run counts in its duration
+RUN_WINDOW = 0.5
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,10 @@ class Measured:
 
 
 class MeasuredCell:
-    """All starts of one model at one concurrency. ``blocks``: raw pieces, one a start."""
+    """All starts of one model at one concurrency. ``blocks``: raw pieces, one a start. ``reference_ns``: the pace the
+    cell's host costs are stated at; None: that of these data themselves."""
 
-    def __init__(self, cell: Cell, blocks: Sequence[dict[str, Any]]):
+    def __init__(self, cell: Cell, blocks: Sequence[dict[str, Any]], reference_ns: float | None = None):
         self.cell, self.blocks = cell, blocks
         self._visits: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
         for block in blocks:
@@ -52,32 +54,25 @@ class MeasuredCell:
                 by_name[visit["configuration"]].append(visit)
             for name, visits in by_name.items():
                 self._visits[name].append(visits)
-        # By configuration, since after a long sleep any host is slower for a moment.
-        self._limit_ns = {
-            name: quiet_limit_ns(pace for visits in starts for v in visits for pace in v["paces_ns"])
-            for name, starts in self._visits.items()
-        }
+        every = [visit for block in blocks for visit in block["visits"]]
+        self.reference_ns = _own_reference(every) if reference_ns is None else reference_ns
         #: cycles left out because the host was slow or something disturbed them, and all cycles
         self.slow = self.disturbed = self.cycles = 0
-        self._kept = {
-            name: self._undisturbed(starts, self._limit_ns[name]) for name, starts in self._visits.items()
-        }
+        self._kept = {name: self._at_reference(starts) for name, starts in self._visits.items()}
         #: token digests, over whole runs of the overlapped configurations and until the first finish over all
-        every = [visit for block in blocks for visit in block["visits"]]
         self.digests = len({v["full_sha256"] for v in every})
 
-    def _undisturbed(
-        self, starts: Sequence[Sequence[dict[str, Any]]], slowest_ns: float
-    ) -> list[NDArray[np.float64]]:
-        """Per start, cycles in µs by iteration, averaged over its runs without the disturbed ones."""
+    def _at_reference(self, starts: Sequence[Sequence[dict[str, Any]]]) -> list[NDArray[np.float64]]:
+        """Per start, cycles in µs by iteration at the reference pace, averaged over its runs without those of a slow
+        host and the disturbed ones."""
         longest = max(len(visit["cycles_ns"]) for visits in starts for visit in visits)
         runs = [np.array([_padded(visit["cycles_ns"], longest) for visit in visits]) for visits in starts]
         paces = [np.array([_padded(visit["paces_ns"], longest) for visit in visits]) for visits in starts]
         limit = DISTURBED * np.nanmedian(np.concatenate(runs), axis=0)
-        out = []
+        kept = []
         for cycles, pace in zip(runs, paces, strict=True):
-            slow = pace > slowest_ns
-            if slow[np.isfinite(pace)].all():  # a start without a quiet moment says what it can
+            slow = ~near(pace, self.reference_ns) & np.isfinite(cycles)
+            if slow[np.isfinite(cycles)].all():  # a start without a quiet moment says what it can
                 slow[:] = False
             wild = (cycles > limit) & ~slow
             if (slow | wild)[
@@ -87,9 +82,11 @@ class MeasuredCell:
             self.slow += int(slow.sum())
             self.disturbed += int(wild.sum())
             self.cycles += int(np.isfinite(cycles).sum())
-            kept = np.where(slow | wild, np.nan, cycles)
-            counted = np.isfinite(kept).sum(axis=0)
-            total = np.nansum(kept, axis=0)
+            kept.append(np.where(slow | wild, np.nan, cycles))
+        out = []
+        for cycles in at_pace(kept, paces, self.reference_ns):
+            counted = np.isfinite(cycles).sum(axis=0)
+            total = np.nansum(cycles, axis=0)
             out.append(np.divide(total, counted, out=np.full(longest, np.nan), where=counted > 0) / 1e3)
         return out
 
@@ -117,19 +114,16 @@ class MeasuredCell:
         return Measured(tuple(y / x - 1 for x, y in pairs))
 
     def throughput(self, name: str) -> Measured:
-        """Output tokens over a run's duration, tok/s; the median of a start's runs on a mostly quiet host."""
-        out = []
-        for visits in self._visits[name]:
-            quiet = [fmean(pace <= self._limit_ns[name] for pace in v["paces_ns"]) for v in visits]
-            enough = min(MOSTLY, max(quiet))
-            out.append(
-                median(
-                    v["output_tokens"] / v["duration_ns"] * 1e9
-                    for v, share in zip(visits, quiet, strict=True)
-                    if share >= enough
-                )
-            )
-        return Measured(tuple(out))
+        """Output tokens over a run's duration, tok/s; the median of a start's runs at the reference pace."""
+        starts = self._visits[name]
+        durations = [np.array([v["duration_ns"] / v["output_tokens"] for v in visits]) for visits in starts]
+        paces = [np.array([fmean(v["paces_ns"]) for v in visits]) for visits in starts]
+        counted = []
+        for each, pace in zip(durations, paces, strict=True):
+            kept = near(pace, self.reference_ns, RUN_WINDOW)
+            counted.append(np.where(kept, each, np.nan) if kept.any() else each)
+        moved = at_pace(counted, paces, self.reference_ns)
+        return Measured(tuple(1e9 / float(np.nanmedian(each)) for each in moved))
 
     def busy(self, name: str) -> Measured:
         """Device time of a forward, from its first event to its last, over the cycle of the same iterations."""
@@ -149,9 +143,15 @@ def _padded(cycles: Sequence[int], length: int) -> NDArray[np.float64]:
     return out
 
 
-def measured_cells(blocks: Iterable[dict[str, Any]]) -> list[MeasuredCell]:
-    """Raw pieces of kind "validate", grouped."""
+def _own_reference(visits: Iterable[dict[str, Any]]) -> float:
+    return reference_ns([pace for visit in visits for pace in visit["paces_ns"]])
+
+
+def measured_cells(
+    blocks: Iterable[dict[str, Any]], reference: Callable[[Cell], float | None] = lambda cell: None
+) -> list[MeasuredCell]:
+    """Raw pieces of kind "validate", grouped. ``reference``: the pace of the cell's calibration, ns."""
     by_cell: dict[Cell, list[dict[str, Any]]] = defaultdict(list)
     for block in blocks:
         by_cell[Cell(block["model"], block["concurrency"])].append(block)
-    return [MeasuredCell(cell, found) for cell, found in by_cell.items()]
+    return [MeasuredCell(cell, found, reference(cell)) for cell, found in by_cell.items()]

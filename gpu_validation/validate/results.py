@@ -29,9 +29,9 @@ def results(
             "Run the validation again with more time.",
         )
         raise InputError(problem)
-    cells = measured_cells(blocks)
     semantics = blocks[0]["semantics"]
     predictions = Predictions(configs, device, algorithm, load, semantics)
+    cells = measured_cells(blocks, predictions.pace_ns)
     judged = judge(cells, predictions)
     return {
         "command": command,

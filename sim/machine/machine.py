@@ -143,7 +143,7 @@ class Machine:
             act = _TIMED_HOST if p.act is Act.HOST and i in timed else int(p.act)
             code.append((act, i, stream, p.event or "", cause, mark))
         costs = self.costs.compile(primitives, batch, padded, block_size, tokens)
-        return CompiledStep(code, primitives, costs, self.costs.wakes(primitives), piece)
+        return CompiledStep(code, primitives, costs, self.costs.wakes(primitives, batch), piece)
 
     # -- running -----------------------------------------------------------------------------------------
 

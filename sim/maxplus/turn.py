@@ -103,7 +103,7 @@ class FixedBatch:
 
     def _own_wake(self, p: Primitive) -> Share | None:
         named = p.act is Act.SYNC and p.own_wake in self.resolved.profile.costs
-        return Share(p.own_wake, 1.0, True, 1, 1, reading=0.0) if named else None
+        return Share(p.own_wake, 1.0, True, self.batch, 1, reading=0.0) if named else None
 
     def _situation(self, k: int) -> Situation:
         return self._prefill if k <= 0 else self._first if k == 1 else self._steady

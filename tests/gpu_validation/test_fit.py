@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
-from gpu_validation.calibrate.fit import machine_costs, quiet_limits
+from gpu_validation.calibrate.fit import host_state, machine_costs, wake_costs
 from gpu_validation.calibrate.host_costs import (
     BLOCKED_US,
     Sample,
     added_by_wakes,
     host_costs,
     samples_of,
+    sections_of,
     undisturbed,
 )
 from gpu_validation.calibrate.measure import HOLD_US
@@ -23,7 +24,7 @@ from gpu_validation.calibrate.profile_file import device_slug, profile_name
 from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord
 from gpu_validation.observe.segments import WHOLE
 from gpu_validation.spec.declared import declared
-from sim.config.profile import at_batch
+from sim.config.profile import Cost, at_batch
 from sim.program.primitives import WAKE
 from sim.program.step_program import Kind
 
@@ -136,16 +137,21 @@ def test_a_prefill_costs_the_device_what_is_left_once_it_is_launched() -> None:
     sections = {"prefill": 700_000, "prefill.rows": 30_000}
     passes = [Pass(1, True, 8.0, 0, sections)]
     plain = RunRecord(1, 1, 1, "", "", passes)
-    held = RunRecord(1, 1, 1, "", "", passes, [{"prefill": 400.0}])
-    costs = prefill_costs({1: [("as_is", plain), ("segments", held)]}, ["prefill.rows", "prefill"], "here")
-    assert costs["host.prefill.rows"].value == (30.0,)
-    assert costs["prefill"].value == (HOLD_US + 400.0 - 700.0,)
+    timed = RunRecord(1, 1, 1, "", "", passes, [{"prefill": 400.0}])
+    for held_us in (HOLD_US, 500.0):
+        costs = prefill_costs(
+            {1: [("as_is", 0.0, plain), ("segments", held_us, timed)]}, ["prefill.rows", "prefill"], "here"
+        )
+        assert costs["host.prefill.rows"].value == (30.0,)
+        assert costs["prefill"].value == (held_us + 400.0 - 700.0,)
 
 
 # -- the host -----------------------------------------------------------------------------------------------------
 
 
-def run_of(sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20) -> dict[str, Any]:
+def run_of(
+    sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20, pace: int = 80
+) -> dict[str, Any]:
     """A raw run of one request whose turns all have these sections, ns; in ``slow`` turns everything takes double."""
     passes = [
         Pass(
@@ -154,49 +160,98 @@ def run_of(sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20
             9.0,
             1000 * i,
             {k: v * (1 + (i in slow)) for k, v in sections.items()},
-            80 + 80 * (i in slow),
+            pace * (1 + (i in slow)),
         )
         for i in range(1 + LEFT_OUT + steps)
     ]
     return {"mode": "as_is", "record": RunRecord(1, 1, 1, "", "", passes).to_json()}
 
 
+def sampled(*runs: dict[str, Any], reference: float = 80.0) -> list[dict[str, Sample]]:
+    found = samples_of([sections_of(PROGRAM, 1, run) for run in runs], reference)
+    return [{s.cost: s for s in samples} for samples in found]
+
+
 def test_sections_of_a_slow_host_do_not_count() -> None:
-    run = run_of({"receive": 5000, "schedule": 2000}, slow=tuple(range(12, 26)))
-    limits = quiet_limits([{"batches": {"1": {"runs": [run]}}}])
-    assert limits == {(1, "as_is"): pytest.approx(96)}
-    found = {s.cost: s.mean for s in samples_of(PROGRAM, 1, run, limits[1, "as_is"])}
-    assert found["host.receive"] == 5.0
-    assert found["host.schedule"] == 2.0
+    (found,) = sampled(run_of({"receive": 5000, "schedule": 2000}, slow=tuple(range(12, 26))))
+    assert found["host.receive"].mean == 5.0
+    assert found["host.schedule"].mean == 2.0
+    assert found["host.receive"].sd == 0.0
+    assert found["host.receive"].as_it_ran == pytest.approx(5 * (20 + 14) / 20)
+
+
+def test_sections_are_stated_at_the_reference_pace() -> None:
+    """Every section follows the pace; a run at another one says the same once it is moved."""
+    base = {"receive": 5000, "schedule": 2000}
+    runs = [run_of({k: v * f // 100 for k, v in base.items()}, pace=800 * f) for f in (100, 110, 120)]
+    # Within a run the pace varies as well: from these the line is known.
+    for run in runs:
+        for i, p in enumerate(run["record"]["passes"]):
+            if i % 2:
+                p["pace_ns"] = round(p["pace_ns"] * 1.05)
+                p["sections"] = {k: round(v * 1.05) for k, v in p["sections"].items()}
+    for found in sampled(*runs, reference=80_000.0):
+        assert found["host.receive"].mean == pytest.approx(5.0, rel=2e-3)
+        assert found["host.schedule"].mean == pytest.approx(2.0, rel=2e-3)
+
+
+def test_a_run_on_a_slow_host_throughout_counts_moved_along_the_line_of_the_others() -> None:
+    quiet = run_of({"receive": 5000})
+    for i, p in enumerate(quiet["record"]["passes"]):
+        if i % 2:
+            p["pace_ns"], p["sections"] = 88, {"receive": 5500}
+    _, found = sampled(quiet, run_of({"receive": 9000}, pace=144))
+    assert found["host.receive"].mean == pytest.approx(5.0)
+    assert found["host.receive"].as_it_ran == 9.0
 
 
 def test_a_section_behind_a_wait_that_blocked_knows_it() -> None:
     blocked = round(BLOCKED_US * 1000) + 1
-    run = run_of({"result.synchronize": blocked, "process": 9000, "receive": 4000})
-    found = {s.cost: s for s in samples_of(PROGRAM, 1, run, 1e9)}
+    (found,) = sampled(run_of({"result.synchronize": blocked, "process": 9000, "receive": 4000}))
     assert (found["host.process"].woken_by, found["host.process"].idle) == ("result.synchronize", True)
     assert found["host.receive"].woken_by == ""  # another piece of the loop
-    met = {
-        s.cost: s for s in samples_of(PROGRAM, 1, run_of({"result.synchronize": 900, "process": 9000}), 1e9)
-    }
+    (met,) = sampled(run_of({"result.synchronize": 900, "process": 9000}))
     assert met["host.process"].woken_by == ""
 
 
-def test_host_costs_are_lines_through_undisturbed_sections_and_wakes_what_comes_on_top() -> None:
-    def sample(cost: str, batch: int, mean: float, woken_by: str = "") -> Sample:
-        return Sample(cost, batch, woken_by, bool(woken_by), mean, 0.1 * mean)
+def sample(cost: str, batch: int, mean: float, woken_by: str = "", as_it_ran: float = 0.0) -> Sample:
+    return Sample(cost, batch, woken_by, bool(woken_by), mean, 0.1 * mean, as_it_ran or mean)
 
+
+def test_host_costs_are_means_by_batch_and_wakes_what_comes_on_top() -> None:
     runs = [
         [sample("host.process", batch, 10 + 2 * batch), sample("host.receive", batch, 3.0 + batch)]
         for batch in (1, 4)
     ]
-    runs += [[sample("host.process", batch, 17 + 2 * batch, "result.synchronize")] for batch in (1, 4)]
+    runs += [[sample("host.process", batch, 15 + 3 * batch, "result.synchronize")] for batch in (1, 4)]
     costs = host_costs(PROGRAM, runs, "here")
-    assert costs["host.process"].value == pytest.approx(10)
-    assert costs["host.process"].per_batch == pytest.approx(2)
+    assert costs["host.process"].value == pytest.approx((12, 18))
+    assert costs["host.process"].batch == (1, 4)
     assert costs["host.process"].within_sd == pytest.approx(0.1)
-    assert costs["host.receive"].per_batch == 0.0  # what is received has nothing to do with the batch
-    assert added_by_wakes(costs, runs) == {f"{WAKE}.result.synchronize": pytest.approx(7)}
+    assert costs["host.receive"].value == pytest.approx(
+        5.5
+    )  # what is received has nothing to do with the batch
+    added = added_by_wakes(costs, runs)
+    assert added == {f"{WAKE}.result.synchronize": {1: pytest.approx(6), 4: pytest.approx(9)}}
+    costs[WAKE] = Cost(value=20.0)
+    (wake,) = wake_costs(costs, {"call.wake.x": {4: 9.0, 16: 5.0}}, [1, 4, 16, 64], "one start").values()
+    assert wake.value == (
+        29.0,
+        29.0,
+        25.0,
+        25.0,
+    )  # where it never blocked, as at the nearest batch where it did
+    assert wake.batch == (1, 4, 16, 64)
+
+
+def test_the_host_state_is_how_runs_went_whatever_their_pace() -> None:
+    runs = [[sample("host.process", 1, 10.0, as_it_ran=10.0 + i)] for i in range(11)]
+    costs = host_costs(PROGRAM, runs, "here")
+    state = host_state(runs, costs, 95_000.0)
+    assert state.pace_us == 95.0
+    assert state.quantiles["0.975"] == pytest.approx(1.975)
+    assert state.quantiles["0.025"] == pytest.approx(1.025)
+    assert host_state(runs, costs, 0.0).pace_us is None
 
 
 def test_a_wake_is_what_blocking_takes_longer_than_polling() -> None:

@@ -226,17 +226,32 @@ def test_a_start_with_nothing_to_pair_is_left_out_of_a_difference() -> None:
     assert cell.cycle_change("a", "b").values == pytest.approx((0.05,))
 
 
-def test_throughput_is_the_median_of_runs_on_a_mostly_quiet_host() -> None:
-    busy = [80] * 10 + [200] * 10
-    runs = [
-        visit("a", [1000] * 20, duration_ns=10**9),
-        visit("a", [1000] * 20, duration_ns=2 * 10**9),
-        visit("a", [1000] * 20, busy, duration_ns=9 * 10**9),
+def test_throughput_is_that_of_runs_at_the_reference_pace() -> None:
+    """Runs take as long as the host's pace makes them; one far from the reference does not count."""
+
+    def run(pace: int, seconds: float) -> dict[str, Any]:
+        return visit("a", [1000] * 20, [pace] * 20, duration_ns=round(seconds * 1e9))
+
+    starts = [block(s, run(80, 1.0), run(100, 1.25), run(200, 9.0)) for s in (0, 1)]
+    cell = MeasuredCell(CELL, starts, 90.0)
+    assert cell.throughput("a").values == pytest.approx((100 / 1.125, 100 / 1.125))
+    # A start whose runs are all slow says what it can.
+    lone = MeasuredCell(CELL, [block(0, run(80, 1.0)), block(1, run(200, 2.5))], 80.0)
+    assert lone.throughput("a").values == pytest.approx((100.0, 40.0))
+
+
+def test_cycles_are_those_of_a_host_at_the_reference_pace() -> None:
+    paces = [80 + i for i in range(20)]
+    cycles = [10 * p for p in paces]
+    faster = [p - 4 for p in paces]
+    blocks = [
+        block(0, visit("a", cycles, paces), visit("flat", [900] * 20, paces)),
+        block(1, visit("a", [10 * p for p in faster], faster), visit("flat", [900] * 20, faster)),
     ]
-    assert MeasuredCell(CELL, [block(0, *runs)]).throughput("a").values == (75.0,)  # of 100 and 50
-    # Where no run was mostly quiet, the quietest counts.
-    lone = MeasuredCell(CELL, [block(0, runs[0]), block(1, runs[2])])
-    assert lone.throughput("a").values == pytest.approx((100.0, 100 / 9))
+    cell = MeasuredCell(CELL, blocks, 90.0)
+    assert cell.cycle_us("a").values == pytest.approx((0.9, 0.9))
+    assert cell.cycle_us("flat").values == pytest.approx((0.9, 0.9))  # the device bounds it: no pace moves it
+    assert cell.cycle_change("flat", "a").values == pytest.approx((0.0, 0.0), abs=1e-12)
 
 
 def test_different_tokens_show_as_a_second_digest() -> None:

@@ -5,25 +5,19 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from math import inf
+from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from scenes import engine, policies, workload
 
 from gpu_validation.observe.host_state import LIMIT, HostState
-from gpu_validation.observe.run_record import (
-    BEST,
-    LEFT_OUT,
-    QUIET,
-    Pass,
-    RunRecord,
-    quiet_limit_ns,
-    record_of,
-)
+from gpu_validation.observe.pace import REFERENCE, WINDOW, at_pace, near, reference_ns
+from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord, record_of
 from gpu_validation.observe.segments import WHOLE, SegmentLog
 from gpu_validation.runtime.build import Built
-from gpu_validation.runtime.host_work import PACED_US, HostWork, hold
+from gpu_validation.runtime.host_work import Held, Holder, HostWork, pace_ns
 from gpu_validation.runtime.server import RunOptions
 from sim.capabilities import Barrier
 
@@ -33,41 +27,86 @@ torch.set_num_threads(1)
 # -- the host's pace ----------------------------------------------------------------------------------------------
 
 
-def test_the_quiet_limit_is_a_fifth_above_the_best_tenth() -> None:
-    paces = [*range(100, 200)]
-    assert quiet_limit_ns(reversed(paces)) == QUIET * paces[int(BEST * len(paces))] == 1.2 * 110
-    # One lucky turn does not decide, and slow ones move nothing.
-    assert quiet_limit_ns([1, *paces[1:-1], 10**9]) == 1.2 * 110
-
-
-def test_without_a_pace_every_turn_counts_as_quiet() -> None:
-    assert quiet_limit_ns([]) == inf
-    assert quiet_limit_ns([0] * 20) == 0  # nothing was held: each pace is 0, which is within 0
-
-
-def test_a_hold_lasts_as_long_as_asked_and_paces_itself_meanwhile() -> None:
-    for microseconds in (50, PACED_US, 3000):
+def test_a_hold_lasts_as_long_as_asked_and_says_how_fast_its_pieces_went() -> None:
+    holder = Holder()
+    for microseconds in (0, 50, 3000):
         began = time.perf_counter_ns()
-        pace = hold(microseconds)
+        holder.hold(microseconds)
         took = time.perf_counter_ns() - began
+        held = holder.taken()
         assert took >= microseconds * 1e3
-        assert (0 < pace <= took) if microseconds >= PACED_US else pace == 0
-    assert hold(0) == 0
+        assert held.busy_ns <= took
+        assert (held.pieces > 0) == (microseconds > 0)
+    assert holder.taken() == (0, 0)  # nothing since
 
 
-def test_the_pace_of_a_turn_is_that_of_its_slowest_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_piece_is_begun_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(0, 10**9, 400))  # each look at the clock, and so each piece, takes 400 ns
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: next(ticks))
+    holder = Holder()
+    holder.hold(1.0)
+    assert holder.taken() == Held(2, 800)
+
+
+def test_a_pace_is_the_time_of_a_whole_walk_over_all_that_was_held() -> None:
+    assert pace_ns(Held(10, 40_000), Held(30, 160_000)) == 100_000
+    assert pace_ns() == pace_ns(Held(0, 0)) == 0
+
+
+def test_a_turn_has_the_pace_of_its_holds_and_a_cycle_of_those_between_two_launches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     paces = iter(range(1, 10_000))
-    monkeypatch.setattr("gpu_validation.runtime.server.hold", lambda microseconds: next(paces))
-    built = engine("none")
-    server, log = built.run(policies(), workload(1, requests=1), RunOptions(1))
-    # A turn holds on receiving, on entering a decode forward and on processing; the numbers only grow.
+    held: list[Held] = []
+
+    def hold(holder: Holder, microseconds: float) -> None:
+        held.append(Held(1, next(paces)))
+
+    def taken(holder: Holder) -> Held:
+        found = Held(len(held), sum(h.busy_ns for h in held))
+        held.clear()
+        return found
+
+    monkeypatch.setattr(Holder, "hold", hold)
+    monkeypatch.setattr(Holder, "taken", taken)
+    server, log = engine("none").run(policies(), workload(1, requests=1), RunOptions(1))
+    # Turn 0 launches the prefill and processes nothing: its only hold is the first. Turn 1 holds on receiving, on
+    # entering the forward and on processing.
+    assert server.held[:3] == [
+        (Held(1, 1), Held(0, 0)),
+        (Held(1, 2), Held(2, 3 + 4)),
+        (Held(1, 5), Held(2, 6 + 7)),
+    ]
     record = record_of(server, log, 1)
-    assert [p.pace_ns for p in record.passes] == server.paces[: len(record.passes)]
-    assert server.paces == sorted(server.paces)
-    # Turn 0 launches the prefill and processes nothing: its only hold is the first.
-    assert server.paces[0] == 1
-    # Turn 1: receive is 2, entering 3, processing 4.
-    assert server.paces[1] == 4
+    for i, (a, b) in enumerate(pairwise(server.held[: len(record.passes)])):
+        assert record.passes[i].pace_ns == pace_ns(*a)
+        assert record.passes[i].cycle_pace_ns == pace_ns(a[1], b[0])
+
+
+def test_costs_are_stated_at_the_pace_of_a_quiet_host() -> None:
+    quiet, slow = list(range(90, 130)), [180] * 60
+    assert reference_ns([*slow, *quiet, 0, 0]) == 90 + int(REFERENCE * 100)
+    assert reference_ns([]) == reference_ns([0, 0]) == 0.0
+    assert near([100, 124, 126, 76, 74], 100).tolist() == [True, True, False, True, False]
+    assert WINDOW == 0.25
+    assert near([0, 5], 0.0).all()  # without a pace every turn counts
+
+
+def test_times_are_moved_along_the_line_their_groups_share() -> None:
+    rng = np.random.default_rng(1)
+    paces = [rng.uniform(90, 120, 400) for _ in range(3)]
+    # Three starts that differ by what no pace explains, and a slope of 3 each.
+    values = [1000 + 10 * i + 3 * (p - 100) + rng.normal(0, 1, 400) for i, p in enumerate(paces)]
+    values[1][7] = np.nan
+    moved = at_pace(values, paces, 100.0)
+    assert [np.nanmean(v) for v in moved] == pytest.approx([1000, 1010, 1020], abs=0.3)
+    assert np.isnan(moved[1][7])
+    # Half of a start on a slow host, the other start on a fast one: the slope is not what lies between them.
+    apart = at_pace(
+        [np.array([5.0, 5.0]), np.array([9.0, 9.0])], [np.array([90, 91.0]), np.array([110, 111.0])], 90
+    )
+    assert [v.tolist() for v in apart] == [[5, 5], [9, 9]]
+    assert at_pace([np.array([1.0, 2.0])], [np.array([3.0, 4.0])], 0.0)[0].tolist() == [1, 2]
 
 
 class Cores:
@@ -121,29 +160,25 @@ def test_a_run_on_a_host_that_turned_slow_is_repeated_once(cores: Cores) -> None
 
 
 def record(paces: list[int], rows: list[int] | None = None) -> RunRecord:
-    """A run of two requests whose turns take 10 µs, after one prefill."""
+    """A run of two requests whose turns take 10 µs, after one prefill; ``paces``: of the cycles."""
     rows = rows or [2] * len(paces)
     passes = [
-        Pass(n, i == 0, 10.0 + i, 10_000 * i, {}, pace)
+        Pass(n, i == 0, 10.0 + i, 10_000 * i, {}, 0, pace)
         for i, (n, pace) in enumerate(zip(rows, paces, strict=True))
     ]
     return RunRecord(2, 10_000 * len(paces), 40, "", "", passes)
 
 
-def test_the_first_turns_and_those_on_a_slow_host_do_not_count() -> None:
+def test_the_first_turns_do_not_count() -> None:
     run = record([9] * 12)
     assert run.steady() == list(range(1 + LEFT_OUT, 12))
     assert len(run.cycles_ns()) == len(run.paces_ns()) == len(run.contexts()) == 12 - 2 - LEFT_OUT
-    paces = [9] * 12
-    paces[8] = 20
-    assert 8 in record(paces).steady()
-    assert record(paces).steady(19) == [6, 7, 9, 10, 11]
 
 
-def test_a_cycle_is_as_slow_as_the_slower_of_its_two_turns() -> None:
+def test_a_cycle_has_the_pace_from_its_launch_to_the_next() -> None:
     paces = [9] * 12
     paces[8] = 20
-    assert record(paces).paces_ns() == [9, 20, 20, 9, 9]  # cycles 6→7, 7→8, 8→9, …
+    assert record(paces).paces_ns() == [9, 9, 20, 9, 9]  # cycles 6→7, 7→8, 8→9, …
 
 
 def test_a_batch_that_is_not_full_ends_no_cycle() -> None:
