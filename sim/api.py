@@ -21,6 +21,7 @@ from sim.study.collect import collect
 from sim.study.compare import Comparison
 from sim.study.execute import Executor, Local, execute, work_of
 from sim.study.frame import load_results
+from sim.study.lock import sole_writer
 from sim.study.plan import load_plan, plan
 from sim.study.spec import check_study
 from sim.study.store import RESULTS, Store
@@ -112,7 +113,7 @@ class Study:
         """
         folder = Path(out)
         folder.mkdir(parents=True, exist_ok=True)
-        with Store(folder / RESULTS) as store:
+        with sole_writer(folder, "out"), Store(folder / RESULTS) as store:
             store.put_cells(self.name, [(cell.variant, cell.at, cell.key) for cell in self._plan.cells])
             work = work_of(self._plan)
             known = set() if fresh else store.known(w.key for w in work)

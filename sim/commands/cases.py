@@ -9,8 +9,8 @@ import typer
 
 from sim.config.checked import Attempts
 from sim.console import print_table
-from sim.errors import InputError, Problem
-from sim.files import check_writable, json_text, write_atomically
+from sim.errors import InputError
+from sim.files import check_folder, check_writable, json_text, write_atomically
 
 
 def command(
@@ -22,7 +22,7 @@ def command(
     """Predict every published before/after pair and print the ledger."""
     attempts = Attempts()
     attempts.call(check_writable, json, "--json")
-    attempts.call(_folder, report)
+    attempts.call(check_folder, report, "--report", ("report.md", "cases.json"), ("figures",))
     if attempts.problems:
         raise InputError(attempts.problems)
 
@@ -47,10 +47,3 @@ def command(
         write_atomically(json, json_text(ledger.to_json(predicted)))
     if report:
         print(f"report: {ledger.write_report(predicted, report)}")
-
-
-def _folder(report: Path | None) -> None:
-    if report is not None and report.exists() and not report.is_dir():
-        raise InputError(
-            Problem("--report", f"{report}, which is a file", "a folder, or a name for a new one")
-        )

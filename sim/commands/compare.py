@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sim.commands.options import fraction
+from sim.commands.options import files_named, fraction
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table, print_wrapped
 from sim.errors import InputError
-from sim.files import check_writable, json_text, write_atomically
+from sim.files import check_distinct, check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
 from sim.report.text import microseconds, number, percent, percent_span
 from sim.stats.paired import RESOLUTION
@@ -69,6 +69,7 @@ def command(
     first, second = load(a, of_a, "--set-a"), load(b, of_b, "--set-b")
     half_width = attempts.call(fraction, until)
     attempts.call(check_writable, json, "--json")
+    attempts.call(check_distinct, {"--json": json}, files_named({"A": a, "B": b}))
     if attempts.problems or first is None or second is None:
         raise InputError(dict.fromkeys(attempts.problems))
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
+from sim.commands.options import files_named
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table
 from sim.errors import InputError, Problem
-from sim.files import check_writable, json_text, write_atomically
+from sim.files import check_distinct, check_writable, json_text, write_atomically
 from sim.hazards.text import line as hazard_line
 from sim.hazards.text import verdict
 
@@ -51,6 +52,7 @@ def command(
     at = attempts.call(_context, context)
     attempts.call(check_writable, json, "--json")
     attempts.call(check_writable, figure, "--figure")
+    attempts.call(check_distinct, {"--json": json, "--figure": figure}, files_named({"SCENARIO": scenario}))
     attempts.call(_check_format, figure)
     if attempts.problems or resolved is None:
         raise InputError(attempts.problems)

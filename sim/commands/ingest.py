@@ -10,7 +10,7 @@ import typer
 from sim.config import below_zero
 from sim.config.checked import Attempts
 from sim.errors import InputError, Problem
-from sim.files import check_writable, json_text, write_atomically
+from sim.files import check_distinct, check_writable, json_text, write_atomically
 
 
 def command(
@@ -47,6 +47,9 @@ def command(
     attempts.call(_check_output, output)
     attempts.call(check_writable, output, "--output")
     attempts.call(check_writable, json, "--json")
+    read: dict[str, Path | None] = {f"TRACE {path}": path for path in traces}
+    read |= {"--timings": timings, "--primitives": primitives}
+    attempts.call(check_distinct, {"--output": output, "--json": json}, read)
     if attempts.problems:
         raise InputError(attempts.problems)
 
@@ -63,6 +66,8 @@ def command(
     if not force:
         check.refuse(checks)
     beside = output.with_name(f"{result.program.algorithm}@{result.program.engine}.toml")
+    check_writable(beside, "--output")
+    check_distinct({"the program": beside, "--json": json}, read)
     write_program(beside, result.program, _COMMENT)
     write_profile(output, result.profile, _COMMENT)
     print(f"profile: {output}\nprogram: {beside}")
@@ -93,3 +98,5 @@ def _check_output(output: Path) -> None:
     """Raises InputError on a name that a scenario could not refer to."""
     if output.suffix != ".toml":
         raise InputError(Problem("--output", f'"{output}"', "a file name that ends in .toml"))
+    if "@" in output.stem:  # the program beside it may have that very name
+        raise InputError(Problem("--output", f'"{output}"', "a name without @, which step programs have"))

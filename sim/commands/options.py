@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from sim.config.paths import is_path
 from sim.errors import InputError, Problem
+
+
+def files_named(names: dict[str, str]) -> dict[str, Path | None]:
+    """Arguments that are paths rather than bare names, by what the user typed them for."""
+    return {argument: Path(name) for argument, name in names.items() if is_path(name)}
 
 
 def fraction(text: str | None) -> float | None:

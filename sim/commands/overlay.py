@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
+from sim.commands.options import files_named
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
 from sim.errors import InputError
-from sim.files import check_writable
+from sim.files import check_distinct, check_writable
 
 
 def command(
@@ -45,6 +46,8 @@ def command(
         overrides |= attempts.call(parse_assignments, [assignment]) or {}
     resolved = attempts.call(load_resolved, scenario, {**overrides, "run.replications": 1})
     attempts.call(check_writable, output, "--output")
+    read = {**files_named({"SCENARIO": scenario}), "TRACE": trace}
+    attempts.call(check_distinct, {"--output": output}, read)
     if attempts.problems or resolved is None:
         raise InputError(attempts.problems)
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from sim.commands.options import fraction
+from sim.commands.options import files_named, fraction
 from sim.config.checked import Attempts
 from sim.config.loader import load_resolved, parse_assignments
 from sim.console import print_table, print_wrapped
 from sim.errors import InputError
-from sim.files import check_writable, json_text, write_atomically
+from sim.files import check_distinct, check_writable, json_text, write_atomically
 from sim.hazards.text import harmful, line, verdict
 
 #: what a prediction at a known host state shows
@@ -69,6 +69,8 @@ def command(
     half_width = attempts.call(fraction, until)
     attempts.call(check_writable, json, "--json")
     attempts.call(check_writable, trace, "--trace")
+    read = {**files_named({"SCENARIO": scenario}), "--host-state-from": host_state_from}
+    attempts.call(check_distinct, {"--json": json, "--trace": trace}, read)
     reading = None
     if host_state_from is not None and resolved is not None:
         from sim.ingest.condition import read_state

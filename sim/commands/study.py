@@ -14,7 +14,7 @@ import typer
 
 from sim.config.checked import Attempts
 from sim.errors import InputError, OverlapsimError, Problem
-from sim.files import check_writable
+from sim.files import check_folder, check_writable
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -62,17 +62,27 @@ def command(
     ] = Solver.SIMPY,
 ) -> None:
     """Run a grid of scenarios, store every result, write the report."""
+    from sim.report.data import IMAGES, WRITTEN
+    from sim.study.collect import read_measured
     from sim.study.plan import load_plan
 
     attempts = Attempts()
     plans = [plan for plan in (attempts.call(load_plan, name) for name in studies) if plan is not None]
     parent = Path("reports") if out is None else out
     folders = [parent / plan.name if out is None or len(studies) > 1 else parent for plan in plans]
-    for folder in folders:
-        attempts.call(_check_folder, folder)
+    for plan, folder in zip(plans, folders, strict=True):
+        attempts.call(check_folder, folder, "--out", (*WRITTEN, "screen.csv", "screen.json"), (IMAGES,))
+        attempts.call(read_measured, plan.study, plan.path)
+    attempts.call(_check_apart, plans, folders)
     attempts.call(_check_executor, executor)
     for path in export or []:
         attempts.call(_check_export, path, len(studies))
+    if export and solver is Solver.SCREEN:
+        found, expected = (
+            "a file with --solver screen",
+            "no --export: the screen writes its answers to screen.csv",
+        )
+        attempts.problems.append(Problem("--export", found, expected))
     if attempts.problems:
         raise InputError(attempts.problems)
 
@@ -118,10 +128,11 @@ def _run(
     from sim.report.write import write
     from sim.study.collect import collect
     from sim.study.execute import execute, work_of
+    from sim.study.lock import sole_writer
     from sim.study.store import RESULTS, Store
 
     folder.mkdir(parents=True, exist_ok=True)
-    with Store(folder / RESULTS) as store:
+    with sole_writer(folder, "--out"), Store(folder / RESULTS) as store:
         store.put_cells(plan.name, [(cell.variant, cell.at, cell.key) for cell in plan.cells])
         work = work_of(plan)
         keys = [w.key for w in work]
@@ -131,13 +142,23 @@ def _run(
         task = bar.add_task(plan.name, total=len(work), completed=len(known))
         execute(missing, store, executor, stop, lambda: bar.advance(task))
         data = collect(plan, store, f"overlapsim study {plan.name}")
-    bar.update(task, description=f"{plan.name}: drawing")
-    report = write(data, folder, jobs)
+        bar.update(task, description=f"{plan.name}: drawing")
+        report = write(data, folder, jobs)
     bar.update(task, description=plan.name)
     print(f"{plan.name}: {len(missing)} runs computed, {len(known)} found stored", file=sys.stderr)
     if outdated:
         print(f"{plan.name}: {outdated} stored runs are of another version of the model", file=sys.stderr)
     return report
+
+
+def _check_apart(plans: list[Plan], folders: list[Path]) -> None:
+    """Raises InputError where two studies would write one folder."""
+    taken: dict[Path, Path] = {}
+    for plan, folder in zip(plans, folders, strict=True):
+        if folder in taken:
+            found = f'"{taken[folder]}" and "{plan.path}", which both write to {folder}'
+            raise InputError(Problem("STUDY", found, "studies of different names", "Run them one by one."))
+        taken[folder] = plan.path
 
 
 def _check_export(path: Path, studies: int) -> None:
@@ -169,19 +190,6 @@ def _executor(text: str, jobs: int) -> Iterator[Executor]:
         yield cluster
     finally:
         cluster.close()
-
-
-def _check_folder(folder: Path) -> None:
-    """Raises InputError if the folder cannot be made or written."""
-    nearest = folder
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
-    if not nearest.is_dir():
-        raise InputError(
-            Problem("--out", f'"{folder}": {nearest} is no folder', "a folder, or a path for one")
-        )
-    if not os.access(nearest, os.W_OK):
-        raise InputError(Problem("--out", f'"{folder}", not writable', "a path in a writable folder"))
 
 
 def _cores() -> int:

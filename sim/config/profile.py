@@ -161,7 +161,7 @@ class HostState(BaseModel):
                 {
                     "key": "quantiles",
                     "found": found,
-                    "expected": "factors for at least 0.025 and 0.975, ascending: they bound the states of a new boot",
+                    "expected": "ascending factors for at least 0.025 and 0.975, between which new boots are",
                     "remedy": "Leave quantiles out where the spread is not known: every factor is then 1.",
                 },
             )

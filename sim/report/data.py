@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sim.study.spec import StudySpec
 
+#: files of a report, beside its figures
+WRITTEN = ("results.json", "resolved.json", "report.html", "report.md")
+#: folder of the figures
+IMAGES = "figures"
+
 
 @dataclass(frozen=True)
 class Row:

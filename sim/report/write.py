@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from joblib import Parallel, delayed
 from sim.files import write_atomically
 from sim.report import html, markdown, style
 from sim.report.build import build
-from sim.report.data import StudyData
+from sim.report.data import IMAGES, StudyData
 
 #: what `results.json` keeps of every cell
 KEPT = (
@@ -40,21 +41,31 @@ def write(data: StudyData, folder: Path, jobs: int = 1) -> Path:
     ``jobs``: processes that draw.
     """
     document = build(data)
-    images = folder / "figures"
+    images = folder / IMAGES
     images.mkdir(exist_ok=True)
     figures = document.figures()
     Parallel(n_jobs=min(jobs, len(figures)) or 1)(
         delayed(style.save)(figure.draw, images, figure.name) for figure in figures
     )
     names = {f"{figure.name}.{suffix}" for figure in figures for suffix in ("png", "svg")}
-    for stale in sorted(path for path in images.iterdir() if path.name not in names):
-        stale.unlink()
+    for name in sorted(_drawn_before(folder / "report.md") - names):
+        (images / name).unlink(missing_ok=True)
     write_atomically(folder / "results.json", _results(data, document.verdict))
     write_atomically(folder / "resolved.json", _resolved(data))
     write_atomically(folder / "report.html", html.render(document, images))
     report = folder / "report.md"
     write_atomically(report, markdown.render(document))
     return report
+
+
+def _drawn_before(report: Path) -> set[str]:
+    """Figures of the report that is there already: of what else a folder holds nothing is ours to remove."""
+    try:
+        text = report.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return set()
+    stems = re.findall(rf"\({IMAGES}/([\w.-]+)\.(?:png|svg)\)", text)
+    return {f"{stem}.{suffix}" for stem in stems for suffix in ("png", "svg")}
 
 
 def _results(data: StudyData, verdict: list[str]) -> str:

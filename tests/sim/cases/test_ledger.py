@@ -201,7 +201,7 @@ def test_a_file_in_place_of_the_report_s_folder_is_refused(
     with pytest.raises(SystemExit) as exit_:
         main(["cases", "--report", str(tmp_path / "ledger")])
     assert exit_.value.code == 2
-    assert "which is a file" in capsys.readouterr().err
+    assert "is no folder" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -166,11 +166,15 @@ def test_every_figure_is_written_and_linked_and_says_where_it_comes_from(
         assert "seed 1" in caption
 
 
-def test_figures_of_an_earlier_report_do_not_stay(small: StudyData, tmp_path: Path) -> None:
+def test_figures_of_an_earlier_report_do_not_stay_and_no_others_go(small: StudyData, tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
-    (tmp_path / "figures" / "old.png").write_text("old")
+    for name in ("old.png", "old.svg", "mine.png"):
+        (tmp_path / "figures" / name).write_text("old")
+    (tmp_path / "report.md").write_text("![Old](figures/old.png)")
     write(small, tmp_path)
-    assert not (tmp_path / "figures" / "old.png").exists()
+    left = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert "mine.png" in left
+    assert not left & {"old.png", "old.svg"}
 
 
 def test_results_json_has_every_cell_and_no_wall_time(small: StudyData, tmp_path: Path) -> None:
