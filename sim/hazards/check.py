@@ -7,7 +7,7 @@ finding a kind of conflict between two named operations.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -104,6 +104,8 @@ class HazardCheck:
 
     def __init__(self, block_size: int, rows: int, page_size: int, waits_for_read_done: bool):
         self.findings: dict[tuple[Any, ...], Finding] = {}
+        #: told of every meeting, for those who want more than the worst of each finding
+        self.on_meeting: Callable[[Finding, Occurrence], None] | None = None
         self._block_size = block_size
         self._waits_for_read_done = waits_for_read_done
         self._order = Order()
@@ -212,6 +214,8 @@ class HazardCheck:
         finding.realised += place.margin < 0
         if place.margin < finding.worst.margin:
             finding.worst = place
+        if self.on_meeting is not None:
+            self.on_meeting(finding, place)
 
 
 class Slots:
