@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sim.config.loader import load_resolved
+from sim.config.resolve import Resolved
 from sim.hazards.check import merged
 from sim.hazards.text import verdict
+from sim.program.step_program import StreamName
 from sim.replication import Replication
 
 PAGE = (Path(__file__).parents[3] / "docs" / "is_my_variant_safe.md").read_text()
@@ -27,7 +30,10 @@ def files(tmp_path: Path) -> Path:
 
 
 def found(files: Path, **overrides: str) -> list[dict[str, object]]:
-    resolved = load_resolved(str(files / "churn.toml"), overrides)
+    return checked(load_resolved(str(files / "churn.toml"), overrides))
+
+
+def checked(resolved: Resolved) -> list[dict[str, object]]:
     check = Replication(resolved, 0, hazards=True).run().hazards
     assert check is not None
     return merged([check])
@@ -58,5 +64,26 @@ def test_the_benign_rewrite_and_the_placement_that_orders_it(files: Path) -> Non
     assert found(files, barrier_placement="after_launch") == []
 
 
-def test_the_gather_that_waits_for_nothing(files: Path) -> None:
-    assert "unpublished" in reasons(found(files, algorithm=str(files / "gather.toml")))
+def test_the_gather_that_waits_for_nothing_and_the_waits_that_remove_it(files: Path) -> None:
+    gather = files / "gather.toml"
+    assert "unpublished" in reasons(found(files, algorithm=str(gather)))
+    waits = next(block for block in BLOCKS if block.startswith("# add to gather.toml")).split("\n\n")
+    bare = gather.read_text()
+    gather.write_text(f"{bare}\n{waits[0]}\n")
+    assert reasons(found(files, algorithm=str(gather))) == {"overwritten"}
+    gather.write_text("\n".join([bare, *waits]))
+    assert not reasons(found(files, algorithm=str(gather)))
+
+
+def test_the_plan_stream_without_its_joins_and_with_them(files: Path) -> None:
+    """Both kinds that the page names: columns read before they are written, and the allocator's lists."""
+    resolved = load_resolved(str(files / "churn.toml"), {})
+    operations = tuple(
+        op.model_copy(update={"stream": StreamName.PLAN}) if op.name == "prepare.assign" else op
+        for op in resolved.program.operations
+    )
+    program = resolved.program.model_copy(update={"operations": operations})
+    hazards = checked(replace(resolved, program=program))
+    kinds = {(h["kind"], h["buffer"]) for h in hazards if h["severity"] == "harmful"}
+    assert {("read_before_publish", "req_to_token"), ("write_after_write", "allocator")} <= kinds
+    assert not reasons(found(files, prep_stream="plan"))

@@ -93,11 +93,18 @@ def test_the_coarse_barrier_covers_reads_inside_the_graph() -> None:
     assert not harmful(findings(reads_inside_the_graph(), {"barrier": "coarse"}))
 
 
+def test_an_event_recorded_after_the_last_shared_read_removes_it() -> None:
+    record = next(op for op in program().operations if op.name == "read_done")
+    late = edited(reads_inside_the_graph(), drop=["read_done"], before={"publish": [record]}, prefill=False)
+    assert not harmful(findings(late, {"barrier": "read_done"}))
+
+
 # -- reads before what they need is written -------------------------------------------------------------------
 
 
-def gathers_lengths(wait: bool) -> StepProgram:
-    """A second gather of the relayed lengths, on a stream of its own, with or without waiting for publish."""
+def gathers_lengths(wait: bool, join: bool = False) -> StepProgram:
+    """A second gather of the relayed lengths, on a stream of its own, with or without waiting for publish; ``join``:
+    the forward waits for it."""
     gather = op(
         "resolve",
         "early.gather",
@@ -107,7 +114,9 @@ def gathers_lengths(wait: bool) -> StepProgram:
         reads=("future_map.new_seq_lens[rows]",),
     )
     waits = [op("resolve", "early.wait", "wait", stream=StreamName.AUX, event="publish_ready")]
-    return edited(program(), before={"enter": [*(waits if wait else []), gather]}, prefill=False)
+    joins = [op("enter", "early.join", "wait", stream=StreamName.FORWARD, on=StreamName.AUX)]
+    before = {"enter": [*(waits if wait else []), gather], "enter.join": joins if join else []}
+    return edited(program(), before=before, prefill=False)
 
 
 def test_lengths_gathered_without_waiting_for_publish_are_caught() -> None:
@@ -118,6 +127,12 @@ def test_lengths_gathered_without_waiting_for_publish_are_caught() -> None:
 def test_waiting_for_publish_orders_the_gather() -> None:
     found = findings(gathers_lengths(wait=True))
     assert not any(f["kind"] == "read_before_publish" for f in found)
+
+
+def test_the_next_publish_overtakes_a_gather_that_no_forward_waits_for() -> None:
+    overtaken = {("future_map.new_seq_lens", "write_after_read", "overwritten")}
+    assert harmful(findings(gathers_lengths(wait=True))) == overtaken
+    assert not harmful(findings(gathers_lengths(wait=True, join=True)))
 
 
 def plan_window() -> StepProgram:
