@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,6 +12,7 @@ import typer
 from sim.capabilities import LengthSource
 from sim.console import print_table
 from sim.errors import InputError, Problem
+from sim.files import check_folder
 from sim.program.step_program import StepProgram
 
 app = typer.Typer(
@@ -39,6 +41,9 @@ Configs = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="Folder with devices/ and algorithms/; default: the package's configs."),
 ]
+
+#: what a judgement writes into ``--out``
+REPORTED = ("results.json", "report.md")
 
 
 def need_torch() -> None:
@@ -94,7 +99,7 @@ def calibrate_command(
     asked = Asked("calibrate", backend, algorithm, models_of(models, backend), starts)
     program = declared(algorithm, asked.load.block, ENGINE)
     target = into or paths.folder("devices").parent
-    _check_folder(target, "--into")
+    _check_folder(target, "--into", folders=("devices", "algorithms"))
     missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     written = write_calibration(raw, program, name, target, {"command": _command()})
     for path in written:
@@ -127,8 +132,11 @@ def validate_command(
     """Measure every configuration, predict each from the calibration alone, and judge the claims."""
     need_torch()
     from gpu_validation.calibrate.profile_file import ENGINE
+    from gpu_validation.configurations import CALIBRATED
     from gpu_validation.spec.declared import declared
     from gpu_validation.starts import Asked, measure, models_of
+    from gpu_validation.validate.claims import Cell
+    from gpu_validation.validate.predict import Predictions
     from gpu_validation.validate.report import write
     from gpu_validation.validate.results import results
     from sim.config import paths
@@ -136,8 +144,12 @@ def validate_command(
 
     asked = Asked("validate", backend, algorithm, models_of(models, backend), starts, semantics)
     _check_publishes(declared(algorithm, asked.load.block, ENGINE))
-    _check_folder(out, "--out")
+    _check_folder(out, "--out", REPORTED, ("figures",))
     source = configs or paths.folder("devices").parent
+    if not measured:  # what is there may be of other models than those asked for
+        predictions = Predictions(source, device, algorithm, asked.load, semantics)
+        for model in asked.models:
+            predictions.resolved(Cell(model, asked.load.validated[model][0]), CALIBRATED)
     missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     found = results(raw, source, device, algorithm, asked.load, _command())
     write_atomically(out / "results.json", json_text(found))
@@ -173,7 +185,7 @@ def races_command(
 
     asked = Asked("races", backend, algorithm, ("races",), 1)
     _check_publishes(declared(algorithm, settings.races_of(backend).block, ENGINE))
-    _check_folder(out, "--out")
+    _check_folder(out, "--out", (*REPORTED, "profile.toml", "program.toml"))
     missing = asked.held(raw) if measured else measure(asked, raw, budget, fresh)
     found = results(raw, algorithm, settings.races_of(backend), _command(), out)
     write_atomically(out / "results.json", json_text(found))
@@ -193,12 +205,11 @@ def _check_publishes(program: StepProgram) -> None:
         )
 
 
-def _check_folder(path: Path, option: str) -> None:
-    """Raises InputError unless files can be written below ``path``, which is made if needed."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(Problem(option, f'"{path}": {error.strerror}', "a folder to write to")) from None
+def _check_folder(path: Path, option: str, files: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
+    """Raises InputError unless these can be written below ``path``, which is made if needed: minutes of measuring
+    lie between this and the writing."""
+    check_folder(path, option, files, folders)
+    path.mkdir(parents=True, exist_ok=True)
 
 
 def _say_missing(missing: list[str]) -> None:

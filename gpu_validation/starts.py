@@ -20,7 +20,7 @@ from typing import Any
 
 from gpu_validation import settings
 from sim.errors import InputError, Problem
-from sim.files import json_text, write_atomically
+from sim.files import check_folder, json_text, write_atomically
 
 #: exit status of a program ended by Ctrl-C
 INTERRUPTED = 130
@@ -136,10 +136,8 @@ def measure(asked: Asked, raw: Path, budget_s: float, fresh: bool = False) -> li
 
 def _claim(raw: Path, asked: Asked, fresh: bool) -> None:
     """Make ``raw`` this question's folder."""
-    try:
-        raw.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(Problem("--raw", f'"{raw}": {error.strerror}', "a folder to write to")) from None
+    check_folder(raw, "--raw", [ASKED])
+    raw.mkdir(parents=True, exist_ok=True)
     if fresh:
         for path in raw.glob(f"{asked.kind}-*.json"):
             path.unlink()

@@ -283,6 +283,51 @@ def test_without_a_calibration_a_validation_says_what_to_run(
     assert list((folder / "gpu_validation_report").iterdir()) == []
 
 
+def test_without_a_calibration_a_validation_measures_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Minutes of device time would be spent on what cannot be judged."""
+    monkeypatch.setattr(starts, "subprocess", None)
+    (folder / "configs").mkdir()
+    assert status("validate", "--backend", "cpu", "--configs", "configs", "--device", "x") == 2
+    shown = capsys.readouterr().err
+    assert "x_suite_tiny.toml: found no such file" in shown
+    assert "Calibrate first" in shown
+    assert pieces(folder) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "blocked"),
+    [
+        ("calibrate", "--into", "devices"),
+        ("validate", "--out", "figures"),
+        ("validate", "--out", "results.json"),
+        ("races", "--out", "report.md"),
+        ("races", "--out", "profile.toml"),
+    ],
+)
+def test_a_folder_that_cannot_take_the_result_is_refused_before_anything_starts(
+    command: str,
+    option: str,
+    blocked: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(starts, "subprocess", None)
+    target = folder / "target" / blocked
+    target.parent.mkdir()
+    if blocked in ("devices", "figures"):  # a file where a folder goes
+        target.write_text("")
+    else:
+        target.mkdir()
+    assert status(command, "--backend", "cpu", option, "target") == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"overlapsim: {option}: ")
+    assert blocked in shown
+    assert "Traceback" not in shown
+
+
 @pytest.mark.parametrize("text", ["{", "[1]", "\xff"])
 def test_broken_files_among_the_raw_data_are_named(
     text: str, folder: Path, capsys: pytest.CaptureFixture[str]
