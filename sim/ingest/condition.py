@@ -24,6 +24,8 @@ from sim.ingest.timings import Row, read_timings
 #: rows of the H200 data set (0.041 and 0.040 in its two releases)
 READING_SD = 0.041
 Z95 = 1.959964
+#: a host this many times slower than the profile's is no host of it
+MOST = 1000
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,11 @@ def read_state(resolved: Resolved, timings: Path) -> Reading:
     own = [r for r in own if r.batch == resolved.scenario.workload.concurrency] or own
     section = _quiet_section(resolved)
     values = [state_of(resolved.profile, template, r, section) for r in own]
-    return Reading(round(median(values), 4), section, own)
+    state = round(median(values), 4)
+    if not 0 < state <= MOST:
+        found = f"a {section} section that makes a host state of {state:g}"
+        raise InputError(Problem(str(timings), found, f"one above 0 and at most {MOST}"))
+    return Reading(state, section, own)
 
 
 def at_state(resolved: Resolved, state: float) -> Resolved:

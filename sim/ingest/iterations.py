@@ -20,6 +20,8 @@ from sim.ingest.kineto import HOW_TO_RECORD, Activity, ActivityKind, Call, CallK
 from sim.ingest.sections import ITERATION_STARTS, with_sections
 
 _BATCH = re.compile(r"\bbs=(\d+)")
+#: digits; more are no batch
+_LONGEST_BATCH = 6
 #: a leading iteration is a transient of the profiler when its host time differs from the later median by this
 TRANSIENT = 0.10
 #: steady iterations a trace must have
@@ -224,11 +226,18 @@ def _starts(trace: Trace) -> list[float]:
     return [s.start for s in trace.spans if s.name == name]
 
 
+def batch_of(digits: str) -> int | None:
+    """The rows that ``digits`` state, None where that is no number of rows."""
+    return int(digits) or None if len(digits) <= _LONGEST_BATCH else None
+
+
 def _batch(trace: Trace, begin: float, end: float) -> int | None:
     sizes = [
-        int(found.group(1))
+        size
         for s in trace.spans
-        if begin <= s.start < end and (found := _BATCH.search(s.name)) is not None
+        if begin <= s.start < end
+        and (found := _BATCH.search(s.name)) is not None
+        and (size := batch_of(found.group(1))) is not None
     ]
     return max(sizes) if sizes else None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import re
 import zlib
 from collections import Counter, defaultdict
@@ -114,7 +113,8 @@ def read_trace(path: Path) -> Trace:
     events = document.get("traceEvents") if isinstance(document, dict) else None
     if not isinstance(events, list):
         raise _refuse(path, "JSON without a traceEvents list", "a Kineto trace")
-    return _assemble(path, document, [e for e in events if isinstance(e, _Event)])
+    usable = [e for e in events if isinstance(e, _Event)]
+    return _assemble(path, document, usable, sum(e is _UNUSABLE for e in events))
 
 
 def _refuse(path: Path, found: str, expected: str, remedy: str = HOW_TO_RECORD) -> InputError:
@@ -147,6 +147,10 @@ class _Event(NamedTuple):
     waits_on: int
 
 
+#: in place of an event that would count if its time, duration, name and lane were what they must be
+_UNUSABLE = object()
+#: µs; later and longer is no time of this machine
+LATEST = 1e18
 #: categories of complete events worth keeping
 _KEPT = {"cpu_op", "user_annotation", "kernel", "gpu_memcpy", "gpu_memset", "cuda_sync"}
 
@@ -176,12 +180,12 @@ def _slim(entry: dict[str, Any]) -> Any:
         or not isinstance(duration, int | float)
         or not isinstance(name, str)
     ):
-        return None
+        return _UNUSABLE
     lane = (entry.get("pid"), entry.get("tid"))
     if not all(isinstance(part, int | str) for part in lane):
-        return None
-    if not (math.isfinite(start) and math.isfinite(duration) and duration >= 0):
-        return None
+        return _UNUSABLE
+    if not (abs(start) <= LATEST and 0 <= duration <= LATEST):  # nor is it NaN
+        return _UNUSABLE
     return _Event(
         category,
         name,
@@ -197,7 +201,7 @@ def _slim(entry: dict[str, Any]) -> Any:
 def _parse(path: Path, raw: bytes) -> Any:
     try:
         return json.loads(raw, object_hook=_slim)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         where = f" at byte {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise _refuse(
             path,
@@ -205,6 +209,9 @@ def _parse(path: Path, raw: bytes) -> Any:
             "a complete JSON document",
             "the export was probably cut short: export the trace again and wait until it is written",
         ) from error
+    except (ValueError, RecursionError) as error:
+        found = "JSON too deep to read" if isinstance(error, RecursionError) else "a number too long to read"
+        raise _refuse(path, found, "what a profiler writes", "export the trace again") from error
 
 
 def call_kind(name: str, activities: tuple[Activity, ...]) -> CallKind:
@@ -226,13 +233,20 @@ def call_kind(name: str, activities: tuple[Activity, ...]) -> CallKind:
 _DEVICE = {"kernel": ActivityKind.KERNEL, "gpu_memcpy": ActivityKind.COPY, "gpu_memset": ActivityKind.MEMSET}
 
 
-def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Trace:
+def _in_time(activity: Activity) -> tuple[Any, ...]:
+    """Sorts by time, then by lane, whose parts may be numbers or names."""
+    lane = tuple((isinstance(part, str), part) for part in activity.stream)
+    return (activity.start, activity.end, lane, activity.correlation, activity.kind, activity.name)
+
+
+def _assemble(path: Path, document: dict[str, Any], events: list[_Event], unusable: int) -> Trace:
+    odd = f"{unusable} events without a usable time, duration, name or lane" if unusable else ""
     device_events = [e for e in events if e.category in _DEVICE]
     runtime = [e for e in events if e.category.endswith(("runtime", "driver"))]
     if not device_events:
         raise _refuse(
             path,
-            f"{len(runtime)} runtime calls but no device activity",
+            f"{len(runtime)} runtime calls but no device activity{f' beside {odd}' if odd else ''}",
             "kernels and copies of a device",
             f"a CPU-only run, or the profiler ran without the device activity: {HOW_TO_RECORD}",
         )
@@ -254,8 +268,10 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
         if e.correlation:
             by_correlation[e.correlation].append(activity)
     for group in by_correlation.values():
-        group.sort()
+        group.sort(key=_in_time)
     lane, notes = _scheduler_lane(path, events, runtime, by_correlation)
+    if odd:
+        notes.append(f"left out: {odd}")
     named = any(e.operation for e in runtime if e.lane == lane)
     waited = {e.correlation: e.waits_on for e in events if e.category == "cuda_sync" and e.waits_on >= 0}
     calls = []
@@ -293,7 +309,7 @@ def _assemble(path: Path, document: dict[str, Any], events: list[_Event]) -> Tra
         operators=[]
         if named
         else sorted(e.start - origin for e in events if e.category == "cpu_op" and e.lane == lane),
-        activities=sorted(activities),
+        activities=sorted(activities, key=_in_time),
         device=str(first.get("name", "")) if isinstance(first, dict) else "",
         notes=notes,
         sync_records=sum(e.category == "cuda_sync" for e in events),

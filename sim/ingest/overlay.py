@@ -11,7 +11,7 @@ from typing import Any
 from sim.errors import InputError, Problem
 from sim.files import write_atomically
 from sim.ingest.iterations import split, transients
-from sim.ingest.kineto import read_trace
+from sim.ingest.kineto import LATEST, read_trace
 
 #: processes of the simulated lanes, away from any real process or device
 HOST_PID, DEVICE_PID = 900_001, 900_000
@@ -60,11 +60,18 @@ def overlay(
         simulation.origin + ours[counterpart].target_start
     )
     document = _document(real)
-    events = document["traceEvents"]
+    events = [event for event in document["traceEvents"] if isinstance(event, dict)]
     times = [e["ts"] for e in events if e.get("ph") == "X" and isinstance(e.get("ts"), int | float)]
+    times = [t for t in times if abs(t) <= LATEST]
     moved = _moved(_document(simulated)["traceEvents"], shift, min(times), max(times))
     document["traceEvents"] = [*events, *moved]
-    text = json.dumps(document, separators=(",", ":"))
+    try:
+        text = json.dumps(document, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        found = "numbers that are not finite, which JSON does not have"
+        raise InputError(
+            Problem(str(real), found, "what a profiler writes", "export the trace again")
+        ) from None
     write_atomically(out, text)
     return Alignment(at, counterpart, shift)
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
+from sim.config.checked import shown
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.errors import InputError, Problem
 from sim.ingest import assemble, device, host, own, policy_costs
@@ -18,7 +22,7 @@ from sim.ingest.deflate import Inflation, default_inflation, fit_inflation, no_i
 from sim.ingest.device import Context, Line
 from sim.ingest.host import plan_stream_of
 from sim.ingest.host_state import FEWEST_ROWS, HostStates, state_quantiles, within_run
-from sim.ingest.iterations import TracedProgram, fold
+from sim.ingest.iterations import TracedProgram, batch_of, fold
 from sim.ingest.kineto import HOW_TO_RECORD, Trace, read_trace
 from sim.ingest.pieces import Pieces, read
 from sim.ingest.primitives import DEFAULTS, Primitives, read_primitives
@@ -85,6 +89,18 @@ def ingest(
     Raises:
         InputError: every problem of every file.
     """
+    try:
+        return _ingest(traces, timings, primitives, engine, name)
+    except ValidationError as error:  # figures that are read well and make no cost
+        first = error.errors(include_url=False)[0]
+        files = ", ".join(str(path) for path in (*traces, timings, primitives) if path is not None)
+        found = f"times that make a cost of {shown(first['input'])} us"
+        raise InputError(Problem(files, found, "times in microseconds, none above 1e9")) from None
+
+
+def _ingest(
+    traces: Sequence[Path], timings: Path | None, primitives: Path | None, engine: str | None, name: str
+) -> IngestResult:
     folded, hints = _fold_all(traces)
     template = _template(folded, engine)
     pieces = sorted((read(t, template) for t in folded), key=lambda p: p.traced.batch)
@@ -138,9 +154,9 @@ def hint(path: Path) -> Given:
     """What the file's name says."""
     full = _NAME.search(path.name)
     if full:
-        return Given(full["engine"], full["configuration"], int(full["batch"]))
+        return Given(full["engine"], full["configuration"], batch_of(full["batch"]))
     short = _BATCH.search(path.name)
-    return Given(batch=int(short[1])) if short else Given()
+    return Given(batch=batch_of(short[1])) if short else Given()
 
 
 def _fold_all(paths: Sequence[Path]) -> tuple[list[TracedProgram], dict[str, Given]]:
@@ -430,12 +446,21 @@ def _series(timings: Path | None) -> dict[str, NDArray[np.float64]]:
     if path is None or not path.is_file():
         return {}
     try:
-        with np.load(path) as archive:
-            return {n: np.asarray(archive[n], dtype=float) for n in archive.files}
-    except (OSError, ValueError) as error:
+        with path.open("rb") as file, np.load(file) as archive:
+            series = {n: np.asarray(archive[n], dtype=float) for n in archive.files}
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             Problem(str(path), str(error), "an archive of cycle series", "remove it or write it again")
         ) from None
+    odd = [
+        n for n, cycles in series.items() if cycles.ndim != 1 or not ((cycles > 0) & (cycles < 1e12)).all()
+    ]
+    if odd:
+        found = f"no cycle times in {', '.join(map(shown, odd))}"
+        raise InputError(
+            Problem(str(path), found, "lists of positive numbers, us", "remove it or write it again")
+        )
+    return series
 
 
 def _context(pieces: list[Pieces], rows: list[Row], lines: list[Line]) -> Context:

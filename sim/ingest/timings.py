@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from sim.config.checked import shown
 from sim.errors import InputError, Problem
 from sim.files import unreadable
 from sim.ingest.host_state import HostStates, fit_states
@@ -42,6 +43,8 @@ NUMBERS = (
     "host_publish_us",
 )
 GAUGE = "host_publish_us"
+#: outside them is no figure of a run, in any column's unit
+_SMALLEST, _LARGEST = 1e-6, 1e12
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def read_timings(path: Path) -> list[Row]:
         InputError: unreadable, missing columns, or figures that are no positive number (all named at once).
     """
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             columns = reader.fieldnames or []
             given = list(reader)
@@ -95,8 +98,10 @@ def read_timings(path: Path) -> list[Row]:
                 number = float(text)
             except ValueError:
                 number = float("nan")
-            if not np.isfinite(number) or number <= 0:
-                problems.append(Problem(f"{path}:{line}: {column}", repr(text), "a positive number"))
+            low, high = (1.0, 1e6) if column == "concurrency" else (_SMALLEST, _LARGEST)
+            if not low <= number <= high:
+                expected = f"a positive number, {low:g} to {high:g}"
+                problems.append(Problem(f"{path}:{line}: {column}", shown(text), expected))
             figures[column] = number
         for column in REQUIRED[3:]:
             if column not in figures:
@@ -136,6 +141,6 @@ def states_of(rows: list[Row], sections: dict[str, Section]) -> HostStates:
             ]
         )
 
-    return fit_states(
-        np.array([r["concurrency"] for r in rows]), {n: column(s) for n, s in sections.items()}, "publish"
-    )
+    columns = {name: column(section) for name, section in sections.items()}
+    shown_by_rows = {name: values for name, values in columns.items() if np.isfinite(values).any()}
+    return fit_states(np.array([r["concurrency"] for r in rows]), shown_by_rows, "publish")

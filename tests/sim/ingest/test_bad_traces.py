@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sim.errors import InputError
 from sim.ingest.iterations import fold
 from sim.ingest.kineto import HOW_TO_RECORD, read_trace
 from sim.ingest.pipeline import ingest
-from tests.sim.ingest.conftest import NEW_C1, OLD_C1, Events
+from tests.sim.ingest.conftest import DATA, NEW_C1, NEW_C32, OLD_C1, Events, document
 
 Altered = Callable[..., Path]
 
@@ -95,8 +97,6 @@ def test_too_few_iterations_are_refused(altered: Altered) -> None:
 
 
 def document_events(path: Path) -> Events:
-    from tests.sim.ingest.conftest import document
-
     events: Events = document(path)["traceEvents"]
     return events
 
@@ -183,3 +183,116 @@ def test_start_up_transients_are_dropped(altered: Altered) -> None:
     traced = fold(read_trace(NEW_C1))
     assert traced.first == 2
     assert len(traced.iterations) == 6
+
+
+@pytest.mark.parametrize(
+    ("literal", "found"),
+    [("9" * 5000, "a number too long to read"), ("[" * 100_000, "JSON too deep to read")],
+)
+def test_what_python_does_not_read_is_refused(tmp_path: Path, literal: str, found: str) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(f'{{"traceEvents": [], "x": {literal}')
+    assert found in message(path)
+
+
+@pytest.mark.parametrize(
+    "literal", ["NaN", "-Infinity", "1e400", "9" * 400, "-5", "null", '"x"', "true", "[]"]
+)
+@pytest.mark.parametrize("key", ["dur", "ts"])
+def test_events_without_a_usable_time_are_left_out_and_counted(
+    tmp_path: Path, key: str, literal: str
+) -> None:
+    loaded = document(NEW_C1)
+    first = next(e for e in loaded["traceEvents"] if e["cat"] == "kernel")
+    first[key] = "@"
+    path = tmp_path / NEW_C1.name.removesuffix(".gz")
+    path.write_text(json.dumps(loaded).replace('"@"', literal))
+    readable = literal == "true" or (key, literal) == ("ts", "-5")
+    notes = ingest([path]).notes if not readable else []
+    assert readable or any("left out: 1 events without a usable time" in n for n in notes)
+
+
+def test_a_trace_of_nothing_but_unusable_events_says_so(altered: Altered) -> None:
+    text = message(altered(lambda events: [{**e, "dur": -1} for e in events]))
+    assert re.search(r"no device activity beside \d+ events without a usable time", text)
+
+
+@pytest.mark.parametrize("factor", [1e6, 1e12, 1e100, 1e290])
+def test_times_in_another_unit_are_refused(altered: Altered, factor: float) -> None:
+    def scaled(events: Events) -> Events:
+        return [{**e, "ts": e["ts"] * factor, "dur": e.get("dur", 0) * factor} for e in events]
+
+    text = message(altered(scaled))
+    assert "Input should be" not in text
+    assert "expected times in microseconds" in text or "without a usable time" in text
+
+
+def test_lanes_of_numbers_and_of_names_are_told_apart(altered: Altered) -> None:
+    def mixed(events: Events) -> Events:
+        kernels = [e for e in events if e["cat"] == "kernel"]
+        for e in kernels[::2]:
+            e["tid"] = str(e["tid"])
+        for e in kernels:
+            e["ts"], e["dur"] = kernels[0]["ts"], 0
+        return events
+
+    path = altered(mixed)
+    read_trace(path)
+
+
+@pytest.mark.parametrize("size", ["0", "9" * 20, "9" * 5000])
+def test_a_batch_that_is_none_is_asked_for(altered: Altered, size: str) -> None:
+    def renamed(events: Events) -> Events:
+        return [{**e, "name": re.sub(r"bs=\d+", f"bs={size}", e["name"])} for e in events]
+
+    assert "no batch size in any annotation" in message(altered(renamed, name="trace.json"))
+    assert "no batch size in any annotation" in message(altered(renamed, name=f"t_c{size[:90]}.json"))
+
+
+def timings_message(table: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        ingest([NEW_C1, NEW_C32], table)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "0", "-1", "1e308", "1e-308", "9" * 5000, "x"])
+@pytest.mark.parametrize("column", ["concurrency", "host_run_batch_us", "cycle_mean_us"])
+def test_figures_that_are_none_are_named_with_their_line(tmp_path: Path, column: str, text: str) -> None:
+    header, *rows = (DATA / "cycles.csv").read_text().splitlines()
+    at = header.split(",").index(column)
+    cells = rows[0].split(",")
+    rows[0] = ",".join([*cells[:at], text, *cells[at + 1 :]])
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join([header, *rows]))
+    assert f"{table}:2: {column}: found" in timings_message(table)
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        b"",
+        b"junk",
+        (DATA / "cycle_series_us.npz").read_bytes()[:3000],
+        np.array([np.nan] * 20),
+        np.array([-1.0] * 20),
+        np.ones((2, 20)),
+        np.float64(3),
+        np.array(["x"]),
+    ],
+)
+def test_a_series_that_is_none_is_named(tmp_path: Path, series: object) -> None:
+    table = tmp_path / "t.csv"
+    table.write_bytes((DATA / "cycles.csv").read_bytes())
+    archive = tmp_path / "cycle_series_us.npz"
+    if isinstance(series, bytes):
+        archive.write_bytes(series)
+    else:
+        np.savez(archive, **{"0.5.15|default|c1": series})
+    assert f"{archive}: found" in timings_message(table)
+
+
+def test_a_table_without_an_optional_column_says_nothing_of_it(tmp_path: Path) -> None:
+    header, *rows = (DATA / "cycles.csv").read_text().splitlines()
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join([header.replace("host_resolve_us", "other"), *rows]))
+    assert "host.relay.resolve" in ingest([NEW_C1, NEW_C32], table).profile.costs
