@@ -49,6 +49,7 @@ class Replication:
         host_factor: float = 1.0,
         recorder: Recorder | None = None,
         hazards: bool = False,
+        prefill_tokens: int = PREFILL_TOKENS,
     ):
         scenario = resolved.scenario
         self.resolved = resolved
@@ -80,7 +81,7 @@ class Replication:
         self.scheduler = BatchScheduler(
             scenario.serving.max_running_requests,
             scenario.serving.min_free_slots,
-            PREFILL_TOKENS,
+            prefill_tokens,
             lambda batch: width.block_at(batch, self.block_size) - 1,
         )
         self.workload = Workload(

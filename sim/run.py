@@ -10,17 +10,21 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from sim.config.profile import NEW_BOOT
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
-from sim.replication import Replication
+from sim.hazards.check import Finding, Occurrence, merged
+from sim.hazards.rules import Severity
+from sim.replication import PREFILL_TOKENS, Replication
 from sim.result import RunResult
 from sim.stats.intervals import mean_interval
 from sim.summary import summarise
 from sim.trace import chrome
 from sim.trace.metrics import FEWEST
 from sim.trace.recorder import Recorder
+from sim.units import NS_PER_US
 
 #: most replications `until` may ask for
 MOST_REPLICATIONS = 400
@@ -70,6 +74,43 @@ def simulate(
         program = f"{resolved.program.algorithm}@{resolved.program.engine}"
         chrome.write(trace, recorder.records, program=program)
     return result
+
+
+class Meetings(NamedTuple):
+    """``hazards``: as results list them. ``margins_us``: of every harmful meeting of the two operations asked for,
+    from the end of the first to the start of the second; below zero they overlapped or came in the wrong order.
+    ``seconds``: from the first arrival to the last completion."""
+
+    hazards: list[dict[str, Any]]
+    margins_us: list[float]
+    seconds: float
+
+
+def meetings(
+    resolved: Resolved,
+    operations: tuple[str, str],
+    host_factor: float = 1.0,
+    prefill_tokens: int = PREFILL_TOKENS,
+) -> Meetings:
+    """How near two operations of the first replication came, each time that nothing ordered them.
+
+    ``host_factor``: the boot's host state. ``prefill_tokens``: prompt tokens one prefill takes; a longer prompt runs
+    alone.
+    """
+    margins: list[float] = []
+
+    def met(finding: Finding, place: Occurrence) -> None:
+        if finding.severity is Severity.HARMFUL and tuple(op.name for op in finding.operations) == operations:
+            margins.append(place.margin / NS_PER_US)
+
+    replication = Replication(
+        resolved, 0, host_factor=host_factor, hazards=True, prefill_tokens=prefill_tokens
+    )
+    assert replication.hazards is not None
+    replication.hazards.on_meeting = met
+    replication.run()
+    seconds = replication.books.output_tokens / replication.throughput
+    return Meetings(merged([replication.hazards]), margins, seconds)
 
 
 def _at_other_host_states(resolved: Resolved) -> list[Replication]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +23,9 @@ from gpu_validation.validate.races import READ, WRITE
 from sim.config.profile import Cost, DeviceProfile, HostState, at_batch
 from sim.config.resolve import Resolved, resolve
 from sim.config.scenario import Scenario
-from sim.hazards.check import Finding, Occurrence, merged
-from sim.hazards.rules import Severity
 from sim.hazards.text import harmful
 from sim.program.step_program import Kind, Operation, Phase, StepProgram
-from sim.replication import Replication
-from sim.units import NS_PER_US
+from sim.run import Meetings, meetings
 
 #: host states a prediction goes through, equally likely
 STATES = 10
@@ -139,28 +136,9 @@ def _at(cost: Cost, batch: int) -> float:
     return at_batch(cost.value, cost.batch, batch) + cost.per_batch * batch
 
 
-class _Run(NamedTuple):
-    hazards: list[dict[str, Any]]
-    margins_us: list[float]
-    seconds: float
-
-
-def _once(resolved: Resolved, held_us: float, factor: float) -> _Run:
-    """One run at a host factor."""
-    margins: list[float] = []
-
-    def met(finding: Finding, place: Occurrence) -> None:
-        names = tuple(op.name for op in finding.operations)
-        if names == (READ, WRITE) and finding.severity is Severity.HARMFUL:
-            margins.append(place.margin / NS_PER_US)
-
-    replication = Replication(_held(resolved, held_us, factor), 0, host_factor=factor, hazards=True)
-    replication.scheduler.prefill_token_budget = 1  # as the race runs: one request a prefill
-    assert replication.hazards is not None
-    replication.hazards.on_meeting = met
-    replication.run()
-    seconds = replication.books.output_tokens / replication.throughput
-    return _Run(merged([replication.hazards]), margins, seconds)
+def _once(resolved: Resolved, held_us: float, factor: float) -> Meetings:
+    """One run at a host factor; as the race runs, with one request a prefill."""
+    return meetings(_held(resolved, held_us, factor), (READ, WRITE), factor, prefill_tokens=1)
 
 
 def _held(resolved: Resolved, held_us: float, factor: float) -> Resolved:
