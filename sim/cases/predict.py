@@ -113,6 +113,7 @@ def _fit(case: Case, name: str) -> float | None:
 def _resolved(case: Case, side: Side, name: str, which: str, scales: Mapping[str, float]) -> Resolved:
     """The scenario of one side with its program and profile edited."""
     origin = Origin(f"{name}: {which}")
+    side = side.over(case.both)
     model = scales.get("model_scale", 1.0)
     keys = _over(case.scenario, side.scenario)
     keys = _over(keys, {k: v for k, v in scales.items() if k != "model_scale"})

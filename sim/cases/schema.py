@@ -86,6 +86,17 @@ class Side(_Table):
     costs: dict[str, Cost] = {}
 
 
+    def over(self, common: Side) -> Side:
+        """This side with what ``common`` sets for both: its edits come first, keys set here win."""
+        return Side(
+            scenario={**common.scenario, **self.scenario},
+            insert=common.insert + self.insert,
+            drop=common.drop + self.drop,
+            semantics={**common.semantics, **self.semantics},
+            costs={**common.costs, **self.costs},
+        )
+
+
 class Case(_Table):
     title: str
     source: Source
@@ -98,6 +109,8 @@ class Case(_Table):
     fit: Fit | None = None
     #: keys of both scenarios; none: the pair cannot be expressed
     scenario: dict[str, Any] = {}
+    #: how the programs of both sides differ from the shipped one
+    both: Side = Side()
     before: Side = Side()
     after: Side = Side()
 
