@@ -29,8 +29,10 @@ def test_an_algorithm_that_never_publishes() -> None:
 
 def test_a_prefill_that_returns_before_it_creates_the_event() -> None:
     """As an empty batch does: publish returns early, and the first decode waits for what never was."""
-    text = message(edited(program(), drop=["publish"], decode=False), {"host_lengths": "exact"})
-    assert 'waits for event "publish_ready"' in text
+    for lengths in ("none", "exact", "exact_deferred"):
+        text = message(edited(program(), drop=["publish"], decode=False), {"host_lengths": lengths})
+        assert text.startswith('resolve.wait_publish (resolve) waits for event "publish_ready"'), lengths
+        assert "nothing for an empty batch, leaves its waiters alone" in text
 
 
 def test_a_host_wait_for_the_same_event_ends_too() -> None:
@@ -52,6 +54,24 @@ def test_an_idle_rank_that_never_records_what_a_busy_one_waits_for() -> None:
         'peers.wait (forward) waits for event "peers_ready", which nothing recorded before it. Expected: an '
         "operation of kind record with event peers_ready, earlier or in the iteration before."
     )
+
+
+def test_an_idle_rank_that_skips_the_record_in_its_prefill_alone() -> None:
+    """The record is there, but comes after the first wait: what a rank sees that idles until its first decode."""
+    ready = Operation(
+        phase=Phase.QUEUE,
+        name="peers.record",
+        kind=Kind.RECORD,
+        stream=StreamName.FORWARD,
+        event="peers_ready",
+    )
+    joined = Operation(phase=Phase.FORWARD, name="peers.wait", kind=Kind.SYNCHRONIZE, event="peers_ready")
+    before = {"draft": [joined], "queue": [ready]}
+    idle = edited(program(), before=before, prefill=False)
+    assert message(idle).startswith('peers.wait (forward) waits for event "peers_ready"')
+    simulate(
+        resolved(edited(idle, before={"queue": [ready]}, decode=False))
+    )  # recorded by every iteration: it ends
 
 
 def test_an_event_recorded_only_when_something_joined_the_batch() -> None:
