@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib
 import sys
 from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from sim.console import print_input_error
 from sim.errors import InputError, WaitError
 
+#: exit status of a program ended by Ctrl-C
+INTERRUPTED = 130
 #: command -> module whose `command` (a function) or `app` (several of them) it is
 COMMANDS = {
     "run": "sim.commands.run",
@@ -68,16 +70,40 @@ def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with SystemExit: 0 done, 1 a requested check failed, 2 the input was wrong."""
     arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        build(arguments)(args=arguments, prog_name="overlapsim")
+        code = build(arguments)(args=arguments, prog_name="overlapsim", standalone_mode=False)
+        if code == INTERRUPTED:  # what some versions of the library make of Ctrl-C, others raise
+            raise KeyboardInterrupt
+        sys.exit(code if isinstance(code, int) else 0)
     except InputError as error:
         print_input_error(error)
         sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        print("overlapsim: interrupted", file=sys.stderr)
+        sys.exit(INTERRUPTED)
     except OSError as error:  # a full disk, a folder that vanished: what was being written is not there
         print(f"overlapsim: {error.filename or 'output'}: {error.strerror or error}", file=sys.stderr)
         sys.exit(1)
     except WaitError as error:  # a step program that can never go on
         print(f"overlapsim: {error}", file=sys.stderr)
         sys.exit(2)
+    except Exception as error:
+        if not hasattr(
+            error, "format_message"
+        ):  # no refusal of the command-line library: a bug, which travels
+            raise
+        _refuse_usage(error, arguments)
+
+
+def _refuse_usage(error: Any, arguments: list[str]) -> NoReturn:
+    """Says what is wrong with the command line as such; a value of the wrong kind as any other wrong input."""
+    from sim.commands import usage
+
+    problem = usage.problem(error, arguments)
+    if problem is not None:
+        print_input_error(InputError(problem))
+    else:
+        error.show()
+    sys.exit(2)
 
 
 if __name__ == "__main__":

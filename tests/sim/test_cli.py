@@ -153,10 +153,8 @@ def test_one_problem_is_one_line(small_configs, capsys):
     [
         ["run"],
         ["run", "good", "--sed", "1"],
-        ["run", "good", "--seed", "x"],
         ["rum"],
         ["list"],
-        ["list", "devises"],
         [],
     ],
 )
@@ -165,6 +163,45 @@ def test_usage_errors_end_with_2(arguments, small_configs, capsys):
     shown = capsys.readouterr()
     assert "Usage: overlapsim" in shown.err + shown.out
     assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["list", "devises"],
+            'kind: found "devises"; expected algorithms, devices, scenarios, studies, relays or barriers. '
+            "Did you mean devices?",
+        ),
+        (["run", "good", "--seed", "x"], '--seed: found "x"; expected a whole number'),
+        (["run", "good", "--replications=1.5"], '--replications: found "1.5"; expected a whole number'),
+        (["study", "s", "--jobs", "0"], '--jobs: found "0"; expected a whole number, at least 1'),
+        (
+            ["study", "s", "--solver", "scren"],
+            '--solver: found "scren"; expected simpy or screen. Did you mean screen?',
+        ),
+        (
+            ["overlay", "good", "t", "-o", "o", "--iteration", "-"],
+            '--iteration: found "-"; expected a whole number',
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named_as_every_other_wrong_input(
+    arguments, said, small_configs, capsys
+):
+    assert status(*arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.err == f"overlapsim: {said}\n"
+    assert shown.out == ""
+
+
+def test_ctrl_c_ends_any_command_in_a_line(small_configs, monkeypatch, capsys):
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sim.commands.run.load_resolved", interrupted)
+    assert status("run", "good") == 130
+    assert capsys.readouterr().err.strip() == "overlapsim: interrupted"
 
 
 def test_bytes_that_are_no_text_are_shown(small_configs, capsys):
