@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,6 +24,9 @@ Result = TypeVar("Result")
 P = ParamSpec("P")
 #: where a value sits: ("workload", "prompt_tokens", "mean")
 KeyPath = tuple[str | int, ...]
+
+#: a key that TOML takes without quotes
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True)
@@ -177,7 +181,7 @@ def dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            name = f'"{part}"' if "." in part else part
+            name = part if _BARE.fullmatch(part) else json.dumps(part, ensure_ascii=False)
             text += f".{name}" if text else name
     return text
 

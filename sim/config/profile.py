@@ -15,10 +15,11 @@ iteration) and, between boots, ``boot_sd``; host costs share the boot factor of 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from sim.units import NS_PER_UNIT
@@ -39,8 +40,18 @@ Amounts = Annotated[tuple[Amount, ...], Field(min_length=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 #: a relative standard deviation
 Spread = Annotated[float, Field(ge=0, le=100)]
+
+
+def _probability(text: str) -> str:
+    if re.fullmatch(r"0?\.[0-9]{1,12}", text) is None:
+        raise PydanticCustomError(
+            "refused", "probability", {"expected": 'a probability as a key, as "0.975"'}
+        )
+    return text
+
+
 #: as a key
-Probability = Annotated[str, Field(pattern=r"^(0?\.[0-9]+)$")]
+Probability = Annotated[str, AfterValidator(_probability)]
 #: what a duration is multiplied by
 Factor = Annotated[float, Field(gt=0, le=1e6)]
 
@@ -51,7 +62,7 @@ class Cost(BaseModel):
     value: Amount | Amounts
     unit: Literal["ns", "us", "ms", "s"] = "us"
     #: batches the list values belong to, ascending; omitted for scalars
-    batch: tuple[int, ...] | None = None
+    batch: tuple[Annotated[int, Field(ge=1, lt=2**31)], ...] | None = None
     per_batch: Amount = 0.0
     per_token: Amount = 0.0
     per_context: Amount | Amounts = 0.0

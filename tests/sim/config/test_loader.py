@@ -222,3 +222,22 @@ def test_host_states_that_bound_no_new_boot_are_refused(small_configs, quantiles
     assert problem.where == "small.toml: host_state.quantiles"
     assert problem.found == found
     assert "Leave quantiles out" in problem.remedy
+
+
+def test_a_host_state_s_key_that_is_no_probability_is_refused_in_plain_words(small_configs):
+    profile = small_configs / "devices" / "small.toml"
+    profile.write_text(profile.read_text() + '[host_state]\nquantiles = { "" = 1.0, x = 1.0, "1.5" = 1.0 }\n')
+    with pytest.raises(InputError) as refused:
+        load_profile("small")
+    assert [str(problem) for problem in refused.value.problems] == [
+        f'small.toml: host_state.quantiles.{key}: found 1.0; expected a probability as a key, as "0.975"'
+        for key in ('""', "x", '"1.5"')
+    ]
+
+
+@pytest.mark.parametrize("batch", ["0", "-1", str(2**31), "9" * 300])
+def test_a_table_over_no_batch_is_refused(small_configs, batch):
+    profile = small_configs / "devices" / "small.toml"
+    profile.write_text(profile.read_text() + f'"x" = {{ value = [1.0], batch = [{batch}] }}\n')
+    with pytest.raises(InputError, match=r"costs.x.batch\[0\]: found"):
+        load_profile("small")
