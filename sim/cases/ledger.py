@@ -159,9 +159,11 @@ def _document(
 def _rules() -> list[str]:
     return [
         "A case file states both scenarios, what is known and unknown, and whether the pair can decide anything; all "
-        "were committed before the first prediction was computed.",
+        "were committed before the first prediction was computed. What was corrected since, with the evidence and "
+        "whatever it did to a verdict, stands under *First predictions*; whether a case decides was never changed.",
         "At most one free parameter a case, fitted to the published figure *before*: `model_scale` multiplies the "
-        "model's graphs and prefills, `host_scale` all host costs. *After* is predicted.",
+        "model's graphs and prefills, `host_scale` all host costs (the free one where the source gives the graphs' "
+        "durations, or where the host is what limits). *After* is predicted.",
         f"Classes of magnitude: {', '.join(CLASSES)}, with edges at {', '.join(f'{e:g}' for e in EDGES)} %. A case "
         "agrees if sign and class are equal (class none has no sign), or if the source gives a range and the "
         "prediction is in a class the range touches. A decidable case whose *before* cannot be reproduced disagrees.",
@@ -246,7 +248,8 @@ def _group(predicted: Mapping[str, Prediction], title: str, prefix: str, text: S
     return Section(title, [*text[:1], Table(["reading", "case", "published", "predicted"], rows), *text[1:]])
 
 
-def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text: str) -> Section:
+def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text: Sequence[str]) -> Section:
+    """What was predicted first, what stood before the latest corrections, and what stands now."""
     rows = []
     for entry in first["cases"]:
         p = predicted.get(entry["id"])
@@ -256,13 +259,22 @@ def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text
                     entry["id"],
                     percent_or_dash(entry["predicted_percent"]),
                     entry["verdict"],
+                    percent_or_dash(entry["earlier_percent"]),
+                    entry["earlier_verdict"],
                     percent_or_dash(p.change_percent),
                     str(p.verdict),
                 ]
             )
-    was = sum(entry["verdict"] == Verdict.AGREES for entry in first["cases"])
-    head = f"{text} First predictions, at the commit that follows {first['commit']}: {was} of {len(rows)} agreed."
-    return Section("First predictions", [head, Table(["case", "first", "verdict", "now", "verdict"], rows)])
+    was, earlier = (
+        sum(entry[key] == Verdict.AGREES for entry in first["cases"])
+        for key in ("verdict", "earlier_verdict")
+    )
+    foot = (
+        f"First: at the commit that follows {first['commit']}, {was} of {len(rows)} agreed. Earlier: at "
+        f"{first['earlier_commit']}, {earlier} did."
+    )
+    headers = ["case", "first", "verdict", "earlier", "verdict", "now", "verdict"]
+    return Section("First predictions", [*text, foot, Table(headers, rows)])
 
 
 def _fitted(p: Prediction) -> str:

@@ -85,7 +85,6 @@ class Side(_Table):
     semantics: dict[Semantics, bool] = {}
     costs: dict[str, Cost] = {}
 
-
     def over(self, common: Side) -> Side:
         """This side with what ``common`` sets for both: its edits come first, keys set here win."""
         return Side(

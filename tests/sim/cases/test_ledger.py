@@ -88,6 +88,22 @@ def test_an_insertion_before_an_operation_that_does_not_exist_is_refused() -> No
         predict(case(after={"insert": [inserted]}), "made_up")
 
 
+def test_what_both_sides_share_is_stated_once_and_a_side_wins_over_it() -> None:
+    rest = {"phase": "forward", "name": "rest", "kind": "host", "cost": "host.queue"}
+    both = {
+        "scenario": {"host_lengths": "exact"},
+        "insert": [{"before": "verify", "operations": [rest]}],
+        "costs": {"host.queue": {"value": 7.0}},
+    }
+    c = case(both=both, before={}, after={"scenario": {"host_lengths": "none"}})
+    sides = [_resolved(c, side, "made_up", "a side", {}) for side in (c.before, c.after)]
+    assert [r.scenario.host_lengths for r in sides] == ["exact", "none"]
+    for r in sides:
+        names = [op.name for op in r.program.operations]
+        assert names.index("rest") == names.index("verify") - 1
+        assert r.profile.costs["host.queue"].value == 7.0
+
+
 # -- the rule ------------------------------------------------------------------------------------------------------
 
 
@@ -192,6 +208,16 @@ def test_the_command_prints_the_ledger_and_writes_the_interface_s_shape(
     assert (tmp_path / "ledger" / "figures" / "changes.png").is_file()
     report = (tmp_path / "ledger" / "report.md").read_text()
     assert "overlapsim cases --report reports/ledger" in report
+
+
+def test_the_report_keeps_what_was_predicted_first_and_earlier(few: dict[str, Case]) -> None:
+    was = {"id": "made_up", "predicted_percent": 1.0, "verdict": "disagrees"}
+    earlier = {"earlier_percent": -2.0, "earlier_verdict": "agrees"}
+    first = {"commit": "abc", "earlier_commit": "def", "cases": [{**was, **earlier}]}
+    section = ledger._history(ledger.predictions(), first, ["why"])
+    table = section.blocks[-1]
+    assert table.rows[0][:5] == ["made_up", "+1.00 %", "disagrees", "−2.00 %", "agrees"]
+    assert "abc, 0 of 1 agreed. Earlier: at def, 1 did." in section.blocks[-2]
 
 
 def test_a_file_in_place_of_the_report_s_folder_is_refused(
