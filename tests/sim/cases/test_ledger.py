@@ -15,6 +15,7 @@ from sim.cases.verdict import Verdict, magnitude, verdict
 from sim.cli import main
 from sim.config.checked import Origin, validated
 from sim.errors import InputError
+from sim.report.document import Table
 
 SHIPPED = load_cases()
 
@@ -215,9 +216,11 @@ def test_the_report_keeps_what_was_predicted_first_and_earlier(few: dict[str, Ca
     earlier = {"earlier_percent": -2.0, "earlier_verdict": "agrees"}
     first = {"commit": "abc", "earlier_commit": "def", "cases": [{**was, **earlier}]}
     section = ledger._history(ledger.predictions(), first, ["why"])
-    table = section.blocks[-1]
+    foot, table = section.blocks[-2:]
+    assert isinstance(foot, str)
+    assert isinstance(table, Table)
     assert table.rows[0][:5] == ["made_up", "+1.00 %", "disagrees", "−2.00 %", "agrees"]
-    assert "abc, 0 of 1 agreed. Earlier: at def, 1 did." in section.blocks[-2]
+    assert "abc, 0 of 1 agreed. Earlier: at def, 1 did." in foot
 
 
 def test_a_file_in_place_of_the_report_s_folder_is_refused(
