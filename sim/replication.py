@@ -40,7 +40,8 @@ PREFILL_TOKENS = 8192
 
 
 class Replication:
-    """One run of the workload. ``host_factor`` multiplies every host cost (a boot's host state)."""
+    """One run of the workload. ``host_factor`` multiplies every host cost (a boot's host state); ``idle_share``: for
+    what share of its time the device is expected to idle (:mod:`sim.device_clock`)."""
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Replication:
         recorder: Recorder | None = None,
         hazards: bool = False,
         prefill_tokens: int = PREFILL_TOKENS,
+        idle_share: float = 0.0,
     ):
         scenario = resolved.scenario
         self.resolved = resolved
@@ -61,6 +63,7 @@ class Replication:
             resolved.profile,
             Scales(scenario.host_scale * host_factor, scenario.device_scale),
             key,
+            idle_share=idle_share,
         )
         policies = policies_of(resolved)
         self.hazards = (

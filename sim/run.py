@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from sim.config.profile import NEW_BOOT
 from sim.config.resolve import Resolved
+from sim.device_clock import settled_idle_share
 from sim.errors import InputError, Problem
 from sim.hazards.check import Finding, Occurrence, merged
 from sim.hazards.rules import Severity
@@ -51,8 +52,11 @@ def simulate(
     scenario = resolved.scenario
     wanted = scenario.run.replications
     recorder = None if trace is None else Recorder()
+    idle = settled_idle_share(resolved)
     runs = [
-        Replication(resolved, r, recorder=recorder if r == 0 else None, hazards=hazards).run()
+        Replication(
+            resolved, r, recorder=recorder if r == 0 else None, hazards=hazards, idle_share=idle
+        ).run()
         for r in range(wanted)
     ]
     if until is not None:
@@ -67,8 +71,8 @@ def simulate(
                         "Ask for a wider interval or simulate more requests.",
                     )
                 )
-            runs.append(Replication(resolved, len(runs), hazards=hazards).run())
-    nodes = _at_other_host_states(resolved) if new_boots else None
+            runs.append(Replication(resolved, len(runs), hazards=hazards, idle_share=idle).run())
+    nodes = _at_other_host_states(resolved, idle) if new_boots else None
     result = summarise(resolved, runs, nodes, time.perf_counter() - began)
     if trace is not None and recorder is not None:
         program = f"{resolved.program.algorithm}@{resolved.program.engine}"
@@ -113,14 +117,17 @@ def meetings(
     return Meetings(merged([replication.hazards]), margins, seconds)
 
 
-def _at_other_host_states(resolved: Resolved) -> list[Replication]:
+def _at_other_host_states(resolved: Resolved, idle_share: float) -> list[Replication]:
     """The first replication's luck at both ends of the host states a boot may be in.
 
     Cycle and throughput are monotone in the host factor, so the ends of the states give the ends of the answer.
     """
     quantiles = resolved.profile.host_state.quantiles
     ends = {factor for probability, factor in quantiles.items() if float(probability) in NEW_BOOT}
-    return [Replication(resolved, 0, host_factor=factor).run() for factor in sorted(ends - {1.0})]
+    return [
+        Replication(resolved, 0, host_factor=factor, idle_share=idle_share).run()
+        for factor in sorted(ends - {1.0})
+    ]
 
 
 def _refuse_short(runs: Sequence[Replication], resolved: Resolved) -> None:

@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 #: composition roots: may import everything of `sim`
 ROOTS = (
     "sim.run",
+    "sim.device_clock",
     "sim.replication",
     "sim.summary",
     "sim.uncertainty",

@@ -56,6 +56,7 @@ def forward_costs(
     program: StepProgram,
     full: dict[int, list[RunRecord]],
     roomy: dict[int, list[RunRecord]],
+    paused: dict[int, list[RunRecord]],
     event: float,
     source: str,
 ) -> dict[str, Cost]:
@@ -63,19 +64,55 @@ def forward_costs(
 
     ``full``: runs in mode "segments". Graphs read the context, so theirs is a line; the others are constants.
     ``roomy``: runs of the batch before in the same graph; they say how much of the slope stays when rows are empty,
-    and what those cost.
+    and what those cost. ``paused``: runs of the batch with a device that idles meanwhile.
     """
     graphs = {op.cost for op in program.operations if op.kind is Kind.GRAPH}
     parts, sparse = _parts(full, event), _parts(roomy, event)
+    relief = reliefs(program, full, paused, event)
     out = {}
     for name, points in sorted(parts.items()):
         fitted = {batch: _fitted(found, name in graphs) for batch, found in points.items()}
         empty = {}
         if name in graphs:
             for graph, (rows, found) in _by_graph(sparse[name], full).items():
-                empty[graph] = _emptied(fitted[graph], _fitted(found, True), graph - rows)
-        out[name] = _table(fitted, points, empty, source)
+                empty[graph] = _emptied(fitted[graph], _fitted(found, True), graph, rows)
+        out[name] = _table(fitted, points, empty, relief if name in graphs else {}, source)
     return out
+
+
+def reliefs(
+    program: StepProgram, full: dict[int, list[RunRecord]], paused: dict[int, list[RunRecord]], event: float
+) -> dict[int, tuple[float, float]]:
+    """By batch: (share by which graphs are shorter on a device that pauses, share of its time that it idles).
+
+    From the graphs behind the first, which no launch delays, at equal contexts.
+    """
+    behind = [op.name for op in program.operations if op.kind is Kind.GRAPH][1:]
+    out = {}
+    for batch, records in paused.items():
+        busy, idle = _sums(full[batch], behind, event), _sums(records, behind, event)
+        if len(busy) < 3 or len(idle) < 3:
+            continue
+        slope, value = np.polyfit(*zip(*busy, strict=True), 1)
+        gained = 1.0 - median(us / (value + slope * context) for context, us in idle)
+        forward = fmean(sum(s.values()) for r in records for s in _whole_parts(r))
+        cycle = fmean(ns / NS_PER_US for r in records for ns in r.cycles_ns())
+        out[batch] = max(0.0, gained), max(0.0, 1.0 - forward / cycle)
+    return out
+
+
+def _whole_parts(record: RunRecord) -> list[dict[str, float]]:
+    return [record.segments_us[i] for i in record.steady() if WHOLE not in record.segments_us[i]]
+
+
+def _sums(records: Iterable[RunRecord], names: Sequence[str], event: float) -> list[tuple[float, float]]:
+    """(context, µs of the operations ``names``) of every steady pass timed in parts."""
+    return [
+        (r.passes[i].context, sum(r.segments_us[i][name] - event for name in names))
+        for r in records
+        for i in r.steady()
+        if names and set(names) <= set(r.segments_us[i])
+    ]
 
 
 def _parts(by_batch: dict[int, list[RunRecord]], event: float) -> dict[str, Points]:
@@ -96,10 +133,11 @@ def _by_graph(sparse: Points, batches: Iterable[int]) -> dict[int, tuple[int, li
     return {larger[rows]: (rows, points) for rows, points in sparse.items()}
 
 
-def _emptied(full: Fitted, sparse: Fitted, empty: int) -> tuple[float, float]:
-    """(floor of the context slope, µs an empty row) of a graph that was timed full and with ``empty`` rows empty."""
+def _emptied(full: Fitted, sparse: Fitted, graph: int, rows: int) -> tuple[float, float]:
+    """(floor of the context slope, µs an empty row) of a graph that was timed full and with ``rows`` rows filled."""
     floor = min(1.0, max(0.0, sparse.per_context / full.per_context)) if full.per_context > 0 else 0.0
-    return floor, (sparse.value - full.value) / empty
+    # A graph of nothing but empty rows takes some time, whatever noise says of the difference of two timings.
+    return floor, max((sparse.value - full.value) / (graph - rows), -max(full.value, 0.0) / graph)
 
 
 def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitted:
@@ -115,7 +153,11 @@ def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitte
 
 
 def _table(
-    fitted: dict[int, Fitted], found: Points, empty: dict[int, tuple[float, float]], source: str
+    fitted: dict[int, Fitted],
+    found: Points,
+    empty: dict[int, tuple[float, float]],
+    relief: dict[int, tuple[float, float]],
+    source: str,
 ) -> Cost:
     batches = sorted(fitted)
     contexts = [context for points in found.values() for context, _ in points]
@@ -125,6 +167,8 @@ def _table(
         per_context=tuple(round(fitted[b].per_context, 6) for b in batches),
         context_floor=tuple(round(empty.get(b, (0.0, 0.0))[0], 4) for b in batches) if empty else 0.0,
         per_empty=tuple(round(empty.get(b, (0.0, 0.0))[1], 4) for b in batches) if empty else 0.0,
+        relief=tuple(round(relief.get(b, (0.0, 1.0))[0], 4) for b in batches) if relief else 0.0,
+        relief_at=tuple(round(relief.get(b, (0.0, 1.0))[1], 4) for b in batches) if relief else 1.0,
         within_sd=round(median(fitted[b].sd for b in batches), 4),
         valid_range={
             "batch": (batches[0], batches[-1]),

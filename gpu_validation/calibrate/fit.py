@@ -1,6 +1,6 @@
 """From the raw data of all process starts to the cost profile of one model.
 
-Medians, means and straight lines over the calibrated configuration's own runs, at one pace of the host; nothing is
+Medians, means and straight lines over the calibrated configuration's own runs, at one speed of the host; nothing is
 adjusted to a cycle.
 """
 
@@ -20,18 +20,19 @@ from gpu_validation.calibrate.host_costs import (
     Sample,
     added_by_wakes,
     host_costs,
+    references,
     samples_of,
     sections_of,
     stated_us,
 )
-from gpu_validation.calibrate.measure import HOLD_US, TIMED
-from gpu_validation.observe.pace import reference_ns
+from gpu_validation.calibrate.measure import HOLD_US, MODES, TIMED
+from gpu_validation.configurations import CALIBRATED
 from gpu_validation.observe.run_record import RunRecord
+from gpu_validation.runtime.host_work import HostWork
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.program.policies import PLATFORMS
 from sim.program.primitives import WAKE
 from sim.program.step_program import Kind, StepProgram
-from sim.units import NS_PER_US
 
 
 def fit(
@@ -45,7 +46,7 @@ def fit(
     starts = f"{len(models)} process starts"
     runs: dict[int, list[tuple[str, float, RunRecord]]] = defaultdict(list)
     sections: list[dict[Place, Passes]] = []
-    paces: list[int] = []
+    unwoken: list[tuple[int, dict[str, Any]]] = []
     alone: dict[int, list[dict[str, list[float]]]] = defaultdict(list)
     for model in models:
         for text, content in model["batches"].items():
@@ -56,19 +57,17 @@ def fit(
                 runs[batch].append((run["mode"], run.get("held_us", HOLD_US), record))
                 if run["mode"] not in TIMED:
                     sections.append(sections_of(program, batch, run))
-                    paces += [record.passes[i].pace_ns for i in record.steady()]
-    reference = reference_ns(paces)
-    sampled = samples_of(sections, reference)
-    full, roomy = (
-        {batch: [r for mode, _, r in found if mode == wanted] for batch, found in runs.items()}
-        for wanted in TIMED
-    )
+                if MODES[run["mode"]] == CALIBRATED and run["mode"] not in TIMED:
+                    unwoken.append((batch, run))
+    work = HostWork(**models[0].get("work", {}))
+    sampled = samples_of(sections, references(program, unwoken), work)
+    full, roomy, paused = (_of_mode(runs, wanted) for wanted in TIMED)
     event = event_us([r for records in full.values() for r in records])
     costs = host_costs(program, sampled, f"section of the loop, mean over runs, {starts}")
     costs |= machine_costs(primitives, f"primitive, median, {starts}")
     costs |= wake_costs(costs, added_by_wakes(costs, sampled), sorted(runs), starts)
     costs |= forward_costs(
-        program, full, roomy, event, f"segment between timing events ({event:.2f} us each), {starts}"
+        program, full, roomy, paused, event, f"segment between timing events ({event:.2f} us each), {starts}"
     )
     costs |= side_costs(alone, f"timed alone, {starts}")
     own = [op.name for op in program.prefill if op.host == f"host.{op.name}" or op.kind is Kind.HOST]
@@ -85,9 +84,14 @@ def fit(
         platform=platform if platform in PLATFORMS else "cuda",
         engine="suite",
         provenance=provenance,
-        host_state=host_state(sampled, costs, reference),
+        host_state=host_state(sampled, costs),
         costs=costs,
     )
+
+
+def _of_mode(runs: dict[int, list[tuple[str, float, RunRecord]]], wanted: str) -> dict[int, list[RunRecord]]:
+    by_batch = {batch: [r for mode, _, r in found if mode == wanted] for batch, found in runs.items()}
+    return {batch: found for batch, found in by_batch.items() if found}
 
 
 def wake_costs(
@@ -128,7 +132,7 @@ def machine_costs(primitives: Sequence[dict[str, Any]], source: str) -> dict[str
     return {name: Cost(value=round(us, 3), status="measured", source=source) for name, us in values.items()}
 
 
-def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost], reference_ns: float) -> HostState:
+def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost]) -> HostState:
     """How host costs of single runs, as they ran, lie about the stated ones: runs of one start, and of several,
     alike."""
     factors = []
@@ -140,7 +144,6 @@ def host_state(sampled: Sequence[Sequence[Sample]], costs: dict[str, Cost], refe
     low, high = np.quantile(factors, [0.025, 0.975])
     return HostState(
         quantiles={"0.025": round(float(low), 4), "0.5": 1.0, "0.975": round(float(high), 4)},
-        pace_us=round(reference_ns / NS_PER_US, 3) or None,
         source=f"sections not behind a wake against the stated costs, {len(factors)} runs, "
         f"mean {fmean(factors):.3f}",
     )

@@ -1,7 +1,7 @@
 """Host costs from the sections of calibration runs: a value a batch, and what a wake adds.
 
 Which section is which cost is read off the model's own expansion of the step program: no name is written twice.
-All times are taken at one pace of the host (:mod:`gpu_validation.observe.pace`).
+All times are taken at one speed of the host (:mod:`gpu_validation.observe.host_speed`).
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from gpu_validation.calibrate.measure import MODES
 from gpu_validation.configurations import CONFIGURATIONS, policies_of
-from gpu_validation.observe.pace import at_pace, near
+from gpu_validation.observe.host_speed import near, reference_us, witness, witnessed_us
 from gpu_validation.observe.run_record import RunRecord
+from gpu_validation.runtime.host_work import HostWork
 from sim.capabilities import Relay
 from sim.config.profile import Cost, at_batch
 from sim.program.expand import Expander
@@ -31,7 +32,7 @@ from sim.units import NS_PER_US
 DISTURBED = 3.0
 #: a synchronisation longer than this blocked: a met one takes a few microseconds, and shorter waits are rare
 BLOCKED_US = 40.0
-#: fewer passes than this near the reference pace are too few: then all count, moved to it from where they are
+#: fewer passes than this near the reference are too few: then all count, moved to it from where they are
 FEWEST = 3
 
 
@@ -49,14 +50,14 @@ class Place(NamedTuple):
     idle: bool
 
 
-#: µs of a section in the steady passes of one run, and the host's pace in each, ns
+#: µs of a section in the steady passes of one run, and of the witness in each
 Passes = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One section in one run, µs: mean and standard deviation over its steady passes at the reference pace, and the
-    mean ``as_it_ran``, whatever the pace."""
+    """One section in one run, µs: mean and standard deviation over its steady passes at the reference speed, and the
+    mean ``as_it_ran``, whatever the speed."""
 
     cost: str
     batch: int
@@ -69,10 +70,11 @@ class Sample:
 
 def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[Place, Passes]:
     """Every section of a run's steady passes."""
-    record = RunRecord.from_json(run["record"])
-    found: dict[Place, list[tuple[float, int]]] = defaultdict(list)
+    record, names = RunRecord.from_json(run["record"]), witness(program)
+    found: dict[Place, list[tuple[float, float]]] = defaultdict(list)
     for i in record.steady():
-        sections, pace = record.passes[i].sections, record.passes[i].pace_ns
+        sections = record.passes[i].sections
+        speed = witnessed_us(sections, names)
         for piece in _pieces(program, run["mode"]):
             woken_by, idle = "", False
             for p in piece:
@@ -80,32 +82,42 @@ def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[P
                 if p.act is Act.SYNC and us > BLOCKED_US:
                     woken_by, idle = p.name, True
                 elif p.host is not None and p.name in sections:
-                    found[Place(p.name, p.host, batch, woken_by, idle)].append((us, pace))
+                    found[Place(p.name, p.host, batch, woken_by, idle)].append((us, speed))
                 if p.kind is Kind.GRAPH:
                     idle = False
     return {place: tuple(np.array(passes, dtype=float).T) for place, passes in found.items()}  # type: ignore[misc]
 
 
-def samples_of(runs: Sequence[dict[Place, Passes]], reference: float) -> list[list[Sample]]:
-    """The samples of each run, at the reference pace."""
-    by_place: dict[Place, list[tuple[int, Passes]]] = defaultdict(list)
-    for i, run in enumerate(runs):
-        for place, (us, paces) in run.items():
-            kept = us <= max(undisturbed(us.tolist()))
-            if kept.sum() >= FEWEST:
-                by_place[place].append((i, (us[kept], paces[kept])))
-    out: list[list[Sample]] = [[] for _ in runs]
-    for place, found in by_place.items():
-        values, paces = [us for _, (us, _) in found], [pace for _, (_, pace) in found]
-        quiet = [near(pace, reference) for pace in paces]
-        counted = [
-            np.where(q, us, np.nan) if q.sum() >= FEWEST else us for us, q in zip(values, quiet, strict=True)
-        ]
-        for (i, _), us, raw in zip(found, at_pace(counted, paces, reference), values, strict=True):
-            mean, sd = float(np.nanmean(us)), float(np.nanstd(us))
-            out[i].append(
-                Sample(place.cost, place.batch, place.woken_by, place.idle, mean, sd, float(raw.mean()))
-            )
+def references(program: StepProgram, runs: Sequence[tuple[int, dict[str, Any]]]) -> dict[int, float]:
+    """The witness that costs are stated at by batch, from (batch, raw run) of the calibrated policies: 0 for none."""
+    names = witness(program)
+    found: dict[int, list[float]] = defaultdict(list)
+    for batch, run in runs:
+        record = RunRecord.from_json(run["record"])
+        found[batch] += [witnessed_us(record.passes[i].sections, names) for i in record.steady()]
+    return {batch: reference_us(us) for batch, us in found.items()}
+
+
+def samples_of(
+    runs: Sequence[dict[Place, Passes]], reference: dict[int, float], work: HostWork
+) -> list[list[Sample]]:
+    """The samples of each run, at the reference speed: all of a section but held work is as much slower or faster as
+    the witness."""
+    out = []
+    for run in runs:
+        samples = []
+        for place, (us, speeds) in run.items():
+            at, held = reference[place.batch], work.held_us(place.section, place.batch)
+            there = us <= max(undisturbed(us.tolist()))
+            quiet = there & near(speeds, at)
+            kept = quiet if quiet.sum() >= FEWEST else there
+            if kept.sum() < FEWEST:
+                continue
+            factor = at / float(speeds[kept].mean()) if at else 1.0
+            moved = held + (us[kept] - held) * factor
+            where = place.cost, place.batch, place.woken_by, place.idle
+            samples.append(Sample(*where, float(moved.mean()), float(moved.std()), float(us[there].mean())))
+        out.append(samples)
     return out
 
 

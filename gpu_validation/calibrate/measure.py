@@ -8,15 +8,19 @@ For each model and calibrated batch, short runs of the same load in the calibrat
 - ``ahead``: the host looks for results without blocking, so that no section follows a wake;
 - ``woken``: exact host lengths, so that every section after resolve follows a wake;
 - ``fenced``: the worker's own fence, so that every section of preparation follows a wake;
-- ``roomy``: as "segments", in the next larger graph, so that most of its rows are empty.
+- ``roomy``: as "segments", in the next larger graph, so that most of its rows are empty;
+- ``paused``: as "segments", with the device idle while the host works (overlap off), where it has no pause otherwise:
+  how much its clock gains.
 
-"woken" and "fenced" run other policies, for their host sections alone. Modes are visited forwards, then backwards
-while that is quick. Beside them the operations of the schedule, copy and D2H streams, timed on their own.
+"woken" and "fenced" run other policies, for their host sections alone, "paused" for its segments. Modes are visited
+forwards, then backwards while that is quick. Beside them the operations of the schedule, copy and D2H streams, timed
+on their own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from statistics import fmean, median
 from typing import Any
@@ -48,11 +52,12 @@ MODES = {
     "fenced": "fence",
     "segments": CALIBRATED,
     "roomy": CALIBRATED,
+    "paused": "synchronous",
 }
 #: modes that need published lengths to wait for
 WAKING = ("woken", "fenced")
 #: modes that time device segments
-TIMED = ("segments", "roomy")
+TIMED = ("segments", "roomy", "paused")
 #: seconds one visit of all modes may take to be followed by a second one
 SECOND_VISIT_S = 4.0
 
@@ -77,6 +82,8 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
             if visit and took > SECOND_VISIT_S:
                 break
             for mode in modes if not visit else reversed(modes):
+                if mode == "paused" and not ahead:
+                    continue
                 held_us = 0.0 if mode not in TIMED or ahead else HOLD_US
                 record, state, repeated = host.steadily(
                     partial(measured, built, batch, mode, load, held_us=held_us)
@@ -87,7 +94,12 @@ def measure_model(built: Built, load: settings.Load, host: HostState, say: Say) 
                 took += record.duration_ns / 1e9
         say(f"batch {batch}: {_cycle(runs[0])}, host {runs[0]['host_us']} of {host.best_us:.0f} us")
         batches[str(batch)] = {"runs": runs, "alone": alone(built, batch)}
-    return {"model": built.setting.shape.name, "algorithm": built.worker.name, "batches": batches}
+    return {
+        "model": built.setting.shape.name,
+        "algorithm": built.worker.name,
+        "work": asdict(load.work),
+        "batches": batches,
+    }
 
 
 def warm_up(run: Callable[[], RunRecord]) -> int:
@@ -116,11 +128,14 @@ def measured(built: Built, batch: int, mode: str, load: settings.Load, held_us: 
     lap = log.lap()
     segments: SegmentLog | None = None
     names = forward_operations(built)
+    policies = policies_of(CONFIGURATIONS[MODES.get(mode, CALIBRATED)])
+    # Without overlap there is no stream to enter.
+    start = "enter.wait" if policies.overlap else "enter.isolate"
     if mode in (*TIMED, "spans"):
-        segments = SegmentLog(built.backend, built.streams.forward, lap, names, "enter.wait", held_us)
+        segments = SegmentLog(built.backend, built.streams.forward, lap, names, start, held_us)
         lap = segments.lap
     server = built.server(
-        policies_of(CONFIGURATIONS[MODES.get(mode, CALIBRATED)]),
+        policies,
         load.workload(built.setting.block, batch),
         options,
         lap,

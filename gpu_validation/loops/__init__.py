@@ -43,5 +43,4 @@ def run(server: Server) -> None:
         overlapped(server)
     else:
         synchronous(server)
-    server.close_turn()
     server.backend.synchronize()

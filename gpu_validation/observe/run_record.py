@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from gpu_validation.observe.host_speed import witnessed_us
 from gpu_validation.observe.sections import RUN_BATCH, SectionLog
-from gpu_validation.runtime.host_work import Held, pace_ns
 from gpu_validation.runtime.server import Server
 
 #: full-batch decode passes left out at the start of a run, as in the simulator's cycle
@@ -26,10 +26,6 @@ class Pass:
     #: when run_batch was entered, since the start of the run
     entered_ns: int
     sections: dict[str, int]
-    #: pace of the host in this turn (:func:`gpu_validation.runtime.host_work.pace_ns`)
-    pace_ns: int = 0
-    #: the same from this turn's launch to the next turn's
-    cycle_pace_ns: int = 0
 
 
 @dataclass
@@ -63,10 +59,10 @@ class RunRecord:
             if i + 1 in steady
         ]
 
-    def paces_ns(self) -> list[int]:
-        """Pace of the host in each of :meth:`cycles_ns`."""
+    def witness_us(self, names: Sequence[str]) -> list[float]:
+        """The host's speed in each of :meth:`cycles_ns`: microseconds of the sections ``names`` behind its launch."""
         steady = set(self.steady())
-        return [self.passes[i].cycle_pace_ns for i in sorted(steady) if i + 1 in steady]
+        return [witnessed_us(self.passes[i].sections, names) for i in sorted(steady) if i + 1 in steady]
 
     def contexts(self) -> list[float]:
         """Mean committed tokens a request at each of :meth:`cycles_ns`."""
@@ -82,7 +78,9 @@ class RunRecord:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> RunRecord:
-        return RunRecord(**{**data, "passes": [Pass(**p) for p in data["passes"]]})
+        known = {f.name for f in fields(Pass)}  # older records hold more
+        passes = [Pass(**{k: v for k, v in p.items() if k in known}) for p in data["passes"]]
+        return RunRecord(**{**data, "passes": passes})
 
 
 @dataclass
@@ -90,15 +88,7 @@ class _Turn:
     """One turn of the loop; ``entered`` stays None where nothing was launched."""
 
     entered: int | None = None
-    pace: int = 0
-    cycle_pace: int = 0
     sections: dict[str, int] = field(default_factory=dict)
-
-
-def _paced_turn(held: Sequence[tuple[Held, Held]], i: int) -> _Turn:
-    received, later = held[i]
-    following = held[i + 1][:1] if i + 1 < len(held) else ()
-    return _Turn(pace=pace_ns(received, later), cycle_pace=pace_ns(later, *following))
 
 
 def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
@@ -108,7 +98,7 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
     last = ""
     for name, end in log.laps[1:]:
         if name == "receive":
-            turns.append(_paced_turn(server.held, len(turns)))
+            turns.append(_Turn())
         turn = turns[-1]
         if name == RUN_BATCH:  # a mark; the moment since the section before belongs to that one
             turn.entered = end - begin
@@ -133,8 +123,6 @@ def record_of(server: Server, log: SectionLog, concurrency: int) -> RunRecord:
                 launch.context,
                 turn.entered or 0,
                 turn.sections,
-                turn.pace,
-                turn.cycle_pace,
             )
             for turn, launch in zip(launched, server.launches, strict=True)
         ],

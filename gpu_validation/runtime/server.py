@@ -21,7 +21,7 @@ from gpu_validation.host_lengths import HostLengthsPolicy
 from gpu_validation.observe.sections import RUN_BATCH, Lap
 from gpu_validation.relay import RelayPolicy
 from gpu_validation.runtime.future_map import FutureMap
-from gpu_validation.runtime.host_work import NO_WORK, Held, Holder, HostWork
+from gpu_validation.runtime.host_work import NO_WORK, Holder, HostWork
 from gpu_validation.runtime.pool import RequestPool, SlotAllocator
 from gpu_validation.runtime.scratch import Group, ScratchRing
 from gpu_validation.runtime.step import Step
@@ -137,8 +137,8 @@ class Server:
         self.tokens_at_first_finish: list[list[int]] = []
         self.launches: list[Launched] = []
         self.holder = Holder()
-        #: what the host was held with in each turn of the loop: on receiving, and from there to the next turn
-        self.held: list[tuple[Held, Held]] = []
+        #: turns of the loop so far
+        self.turns = 0
         #: the turn in which a request finished last
         self.last_finish = 0
         worker.bind(lap, self)
@@ -166,15 +166,9 @@ class Server:
         inbox = self._inbox
         while inbox:
             self.scheduler.submit(inbox.popleft())
-        self.close_turn()
+        self.turns += 1
         self.holder.hold(self.options.work.receive_us)
-        self.held.append((self.holder.taken(), Held(0, 0)))
         self.lap("receive")
-
-    def close_turn(self) -> None:
-        """Into the books: what was held since receiving. Called when the next turn begins and at the end."""
-        if self.held:
-            self.held[-1] = self.held[-1][0], self.holder.taken()
 
     def schedule(self) -> Batch | None:
         batch = self.scheduler.next_batch()
@@ -221,7 +215,7 @@ class Server:
         self.holder.hold(work.process_us + work.per_row_us * step.rows)
         self.lap("process")
         if finished:
-            self.last_finish = len(self.held) - 1
+            self.last_finish = self.turns - 1
 
     def _finish(self, request: Request) -> None:
         del self.tokens[request.index][request.output_tokens :]

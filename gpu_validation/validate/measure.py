@@ -16,11 +16,13 @@ from typing import Any
 from gpu_validation import settings
 from gpu_validation.calibrate.measure import measured, warm_up
 from gpu_validation.configurations import CONFIGURATIONS, policies_of
+from gpu_validation.observe.host_speed import witness
 from gpu_validation.observe.host_state import HostState
 from gpu_validation.observe.run_record import RunRecord
 from gpu_validation.observe.segments import WHOLE
 from gpu_validation.runtime.build import Built, run_once
 from gpu_validation.runtime.server import RunOptions
+from gpu_validation.spec.program import step_program
 
 Say = Callable[[str], None]
 
@@ -88,7 +90,9 @@ def _visit(built: Built, name: str, concurrency: int, load: settings.Load, seman
     return {
         "configuration": name,
         "cycles_ns": record.cycles_ns(),
-        "paces_ns": record.paces_ns(),
+        "witness_us": [
+            round(us, 3) for us in record.witness_us(witness(step_program(built.worker, "suite")))
+        ],
         "contexts": [round(c, 2) for c in record.contexts()],
         "duration_ns": record.duration_ns,
         "output_tokens": record.output_tokens,

@@ -9,13 +9,13 @@ from typing import Any
 from gpu_validation import settings
 from gpu_validation.calibrate.profile_file import ENGINE, profile_name
 from gpu_validation.configurations import CALIBRATED, CONFIGURATIONS
+from gpu_validation.observe.host_speed import stated_us
 from gpu_validation.validate.claims import Cell
 from sim.config.resolve import Resolved, resolve
 from sim.config.scenario import Scenario
 from sim.errors import InputError, Problem
 from sim.run import simulate
 from sim.stats.paired import paired
-from sim.units import NS_PER_US
 
 
 def scenario_keys(
@@ -69,10 +69,10 @@ class Predictions:
         keys = scenario_keys(cell, configuration, str(path), str(self._program), self._load, self._semantics)
         return resolve(Scenario.model_validate(keys))
 
-    def pace_ns(self, cell: Cell) -> float | None:
-        """The host's pace that the cell's costs are stated at; None where the calibration held nothing."""
-        pace_us = self.resolved(cell, CALIBRATED).profile.host_state.pace_us
-        return None if pace_us is None else pace_us * NS_PER_US
+    def witness_us(self, cell: Cell) -> float:
+        """The host's speed that the cell's costs are stated at (:mod:`gpu_validation.observe.host_speed`)."""
+        resolved = self.resolved(cell, CALIBRATED)
+        return stated_us(resolved.profile, resolved.program, cell.concurrency)
 
     def result(self, cell: Cell, configuration: str) -> Mapping[str, Any]:
         """The result's JSON form."""

@@ -31,7 +31,7 @@ def results(
         raise InputError(problem)
     semantics = blocks[0]["semantics"]
     predictions = Predictions(configs, device, algorithm, load, semantics)
-    cells = measured_cells(blocks, predictions.pace_ns)
+    cells = measured_cells(blocks, predictions.witness_us)
     judged = judge(cells, predictions)
     return {
         "command": command,

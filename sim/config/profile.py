@@ -71,6 +71,10 @@ class Cost(BaseModel):
     context_floor: Share | tuple[Share, ...] = 0.0
     #: what a row of a graph costs more when it is empty than when it is filled, context aside
     per_empty: Amount | Amounts = 0.0
+    #: by what share a graph is shorter on a device that idles for the share ``relief_at`` of its time; in proportion
+    #: below, no more above. A device at its power or current limit clocks down under work without a pause
+    relief: Share | tuple[Share, ...] = 0.0
+    relief_at: Share | tuple[Share, ...] = 1.0
     #: relative standard deviations
     within_sd: Spread = 0.0
     boot_sd: Spread = 0.0
@@ -81,7 +85,7 @@ class Cost(BaseModel):
 
     @model_validator(mode="after")
     def lists_match_batches(self) -> Cost:
-        for name in ("value", "per_context", "context_floor", "per_empty"):
+        for name in ("value", "per_context", "context_floor", "per_empty", "relief", "relief_at"):
             given = getattr(self, name)
             if isinstance(given, tuple) and (self.batch is None or len(given) != len(self.batch)):
                 raise ValueError(
@@ -103,6 +107,14 @@ class Cost(BaseModel):
     def emptiness(self, rows: int, filled: int) -> float:
         """What the empty rows of a graph of ``rows`` rows add, in the cost's unit."""
         return at_batch(self.per_empty, self.batch, rows) * (rows - filled)
+
+    def relieved(self, rows: int, idle_share: float) -> float:
+        """Factor on a graph of ``rows`` rows on a device that idles for a share of its time."""
+        relief = at_batch(self.relief, self.batch, rows)
+        if not relief or not idle_share:
+            return 1.0
+        at = at_batch(self.relief_at, self.batch, rows)
+        return 1.0 - relief * (min(1.0, idle_share / at) if at else 1.0)
 
     def scaled(self, factor: float) -> Cost:
         """The same cost, ``factor`` times as long."""
@@ -149,9 +161,6 @@ class HostState(BaseModel):
     quantiles: dict[Probability, Factor] = {"0.025": 1.0, "0.5": 1.0, "0.975": 1.0}
     #: relative standard deviation of one common host factor from iteration to iteration
     within_sd: Spread = 0.0
-    #: what a fixed piece of interpreted code took on the host that the costs are stated for, µs (the GPU suite's
-    #: `gpu_validation.runtime.host_work.pace_ns`); a measurement on a host of another pace is first moved to this one
-    pace_us: Annotated[float, Field(gt=0, le=1e9)] | None = None
     source: str = ""
 
     @model_validator(mode="after")

@@ -21,7 +21,7 @@ def profile_lines(profile: DeviceProfile, comment: str = "") -> list[str]:
     lines += [f"{k} = {toml_out.value(v)}" for k, v in head.items()] + [""]
     if profile.provenance:
         lines += toml_out.table("provenance", profile.provenance)
-    lines += toml_out.table("host_state", profile.host_state.model_dump(mode="json", exclude_none=True))
+    lines += toml_out.table("host_state", profile.host_state.model_dump(mode="json"))
     for name, cost in sorted(profile.costs.items()):
         lines += toml_out.table(f"costs.{toml_out.key(name)}", cost_entry(cost))
     DeviceProfile.model_validate(tomllib.loads("\n".join(lines)))

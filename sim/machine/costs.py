@@ -50,12 +50,21 @@ class CostedStep:
 class CostBook:
     """Looks up and draws the costs of one run.
 
-    ``noise`` off gives the central costs. Raises :class:`InputError` for a name the profile does not have.
+    ``noise`` off gives the central costs; ``idle_share``: of the device's time, for graphs that depend on it. Raises
+    :class:`InputError` for a name the profile does not have.
     """
 
-    def __init__(self, profile: DeviceProfile, scales: Scales, key: RunKey, noise: bool = True):
+    def __init__(
+        self,
+        profile: DeviceProfile,
+        scales: Scales,
+        key: RunKey,
+        noise: bool = True,
+        idle_share: float = 0.0,
+    ):
         self.profile = profile
         self.scales = scales
+        self._idle_share = idle_share
         self._key = key
         self._noise = noise
         #: noise columns: 0 is "no noise", the others "h:<name>" or "d:<name>" in order of first use
@@ -130,8 +139,9 @@ class CostBook:
                 rows = padded if graph else batch
                 device_tokens = rows * block_size if tokens is None else tokens
                 b, s = self.evaluate(p.device, rows, device_tokens, where, batch)
-                base[n + i] = b * self.scales.device
-                slope[n + i] = s * self.scales.device * self.profile.costs[p.device].reading(rows, batch)
+                cost = self.profile.costs[p.device]
+                scale = self.scales.device * cost.relieved(rows, self._idle_share)
+                base[n + i], slope[n + i] = b * scale, s * scale * cost.reading(rows, batch)
                 columns[n + i], names[n + i] = self._column(p.device, host=False), p.device
         noisy = self._noise and any(self._is_noisy(name) for name in names if name)
         step = CostedStep(base, slope, columns, names, noisy, falls=bool((slope < 0).any()))

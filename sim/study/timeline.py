@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sim.device_clock import settled_idle_share
 from sim.errors import InputError, Problem
 from sim.replication import Replication
 from sim.study.plan import TracedCell
@@ -20,7 +21,7 @@ def trace(cell: TracedCell) -> dict[str, Any]:
     ``window`` reaches from the start of the first of those forwards to the end of the last.
     """
     recorder = Recorder()
-    Replication(cell.resolved, 0, recorder=recorder).run()
+    Replication(cell.resolved, 0, recorder=recorder, idle_share=settled_idle_share(cell.resolved)).run()
     records = [r for r in recorder.records if r.act != "event"]
     decodes = sorted({r.iteration for r in records if r.batch and not r.prefill})
     shown = decodes[cell.first : cell.first + cell.iterations]

@@ -8,21 +8,30 @@ from typing import Any
 import pytest
 import torch
 
-from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
+from gpu_validation.calibrate.device_costs import (
+    event_us,
+    forward_costs,
+    prefill_costs,
+    reliefs,
+    side_costs,
+)
 from gpu_validation.calibrate.fit import host_state, machine_costs, wake_costs
 from gpu_validation.calibrate.host_costs import (
     BLOCKED_US,
     Sample,
     added_by_wakes,
     host_costs,
+    references,
     samples_of,
     sections_of,
     undisturbed,
 )
 from gpu_validation.calibrate.measure import HOLD_US
 from gpu_validation.calibrate.profile_file import device_slug, profile_name
+from gpu_validation.observe.host_speed import witness
 from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord
 from gpu_validation.observe.segments import WHOLE
+from gpu_validation.runtime.host_work import NO_WORK, HostWork
 from gpu_validation.spec.declared import declared
 from sim.config.profile import Cost, at_batch
 from sim.program.primitives import WAKE
@@ -72,7 +81,7 @@ def test_empty_rows_cost_their_own_and_leave_the_context_its_floor(floor: float,
         rows: [timed(rows, {name: graph_us(rows, graph, floor, per_empty)})]
         for rows, graph in ((1, 4), (4, 16))
     }
-    cost = forward_costs(PROGRAM, full, roomy, EVENT, "here")[name]
+    cost = forward_costs(PROGRAM, full, roomy, {}, EVENT, "here")[name]
     assert cost.batch == (1, 4, 16)
     assert cost.value == pytest.approx((52, 88, 232))
     assert cost.per_context == pytest.approx((0.02, 0.08, 0.32))
@@ -90,6 +99,39 @@ def test_empty_rows_cost_their_own_and_leave_the_context_its_floor(floor: float,
         assert again == pytest.approx(graph_us(rows, graph, floor, per_empty)(context), rel=1e-3)
 
 
+def test_an_empty_row_cannot_cost_less_than_the_graph_has() -> None:
+    """Two timings of noise: none of it makes a graph take less than no time."""
+    name = GRAPHS[0]
+    full = {rows: [timed(rows, {name: lambda c: 90.0})] for rows in (1, 4)}
+    roomy = {1: [timed(1, {name: lambda c: -500.0})]}
+    cost = forward_costs(PROGRAM, full, roomy, {}, EVENT, "here")[name]
+    assert cost.emptiness(4, 1) == pytest.approx(-3 * 90 / 4, abs=0.01)
+
+
+def test_a_pause_relieves_graphs_by_as_much_as_those_behind_the_first_are_shorter() -> None:
+    first, *behind = [op.name for op in PROGRAM.operations if op.kind is Kind.GRAPH]
+
+    def graphs(factor: float, delay: float = 0.0) -> dict[str, Callable[[float], float]]:
+        later: dict[str, Callable[[float], float]] = {n: lambda c: factor * (3 + 0.01 * c) for n in behind}
+        return {first: lambda c: 2.0 + delay, **later}
+
+    full = {1: [timed(1, graphs(1.0))], 4: [timed(4, graphs(1.0))]}
+    paused = {4: [timed(4, graphs(0.96, delay=1.0))]}  # the first waits for its launch
+    for p in paused[4][0].passes:
+        p.entered_ns *= 20
+    found = reliefs(PROGRAM, full, paused, EVENT)
+    share, at = found[4]
+    assert list(found) == [4]
+    assert share == pytest.approx(0.04, abs=1e-6)
+    assert 0 < at < 1
+    cost = forward_costs(PROGRAM, full, {}, paused, EVENT, "here")[first]
+    assert cost.relief == (0.0, 0.04)
+    assert cost.relieved(4, at) == pytest.approx(0.96, abs=1e-4)
+    assert cost.relieved(4, at / 2) == pytest.approx(0.98, abs=1e-3)
+    assert cost.relieved(4, 1.0) == pytest.approx(0.96)
+    assert cost.relieved(1, 1.0) == cost.relieved(4, 0.0) == 1.0
+
+
 def test_only_graphs_have_a_slope_over_the_context() -> None:
     kernel = next(
         op.cost
@@ -98,7 +140,7 @@ def test_only_graphs_have_a_slope_over_the_context() -> None:
     )
     assert kernel is not None
     runs = {1: [timed(1, {kernel: lambda c: 5 + 0.01 * c, GRAPHS[0]: lambda c: 99.0})]}
-    found = forward_costs(PROGRAM, runs, {}, EVENT, "here")
+    found = forward_costs(PROGRAM, runs, {}, {}, EVENT, "here")
     assert found[kernel].per_context == (0.0,)
     assert found[GRAPHS[0]].per_context == (0.0,)  # a slope that is nothing is none
     assert found[GRAPHS[0]].value == pytest.approx((99.0,))
@@ -106,7 +148,7 @@ def test_only_graphs_have_a_slope_over_the_context() -> None:
 
 def test_a_segment_shorter_than_its_event_costs_nothing() -> None:
     runs = {1: [timed(1, {GRAPHS[0]: lambda c: -0.5 - 0.001 * (c % 5)})]}
-    cost = forward_costs(PROGRAM, runs, {}, EVENT, "here")[GRAPHS[0]]
+    cost = forward_costs(PROGRAM, runs, {}, {}, EVENT, "here")[GRAPHS[0]]
     assert cost.value == (0.0,)
     assert cost.within_sd == 0.0
 
@@ -149,26 +191,27 @@ def test_a_prefill_costs_the_device_what_is_left_once_it_is_launched() -> None:
 # -- the host -----------------------------------------------------------------------------------------------------
 
 
+WITNESS = dict.fromkeys(witness(PROGRAM), 10_000)
+
+
 def run_of(
-    sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20, pace: int = 80
+    sections: dict[str, int], slow: tuple[int, ...] = (), steps: int = 20, speed: float = 1.0
 ) -> dict[str, Any]:
-    """A raw run of one request whose turns all have these sections, ns; in ``slow`` turns everything takes double."""
+    """A raw run of one request whose turns all have these sections, ns, and the witness; in ``slow`` turns everything
+    takes double, and ``speed`` times as long in all."""
+    every = {**WITNESS, **sections}
     passes = [
-        Pass(
-            1,
-            i == 0,
-            9.0,
-            1000 * i,
-            {k: v * (1 + (i in slow)) for k, v in sections.items()},
-            pace * (1 + (i in slow)),
-        )
+        Pass(1, i == 0, 9.0, 1000 * i, {k: round(v * speed * (1 + (i in slow))) for k, v in every.items()})
         for i in range(1 + LEFT_OUT + steps)
     ]
     return {"mode": "as_is", "record": RunRecord(1, 1, 1, "", "", passes).to_json()}
 
 
-def sampled(*runs: dict[str, Any], reference: float = 80.0) -> list[dict[str, Sample]]:
-    found = samples_of([sections_of(PROGRAM, 1, run) for run in runs], reference)
+REFERENCE_US = 10.0 * len(WITNESS)
+
+
+def sampled(*runs: dict[str, Any], work: HostWork = NO_WORK) -> list[dict[str, Sample]]:
+    found = samples_of([sections_of(PROGRAM, 1, run) for run in runs], {1: REFERENCE_US}, work)
     return [{s.cost: s for s in samples} for samples in found]
 
 
@@ -180,29 +223,28 @@ def test_sections_of_a_slow_host_do_not_count() -> None:
     assert found["host.receive"].as_it_ran == pytest.approx(5 * (20 + 14) / 20)
 
 
-def test_sections_are_stated_at_the_reference_pace() -> None:
-    """Every section follows the pace; a run at another one says the same once it is moved."""
-    base = {"receive": 5000, "schedule": 2000}
-    runs = [run_of({k: v * f // 100 for k, v in base.items()}, pace=800 * f) for f in (100, 110, 120)]
-    # Within a run the pace varies as well: from these the line is known.
-    for run in runs:
-        for i, p in enumerate(run["record"]["passes"]):
-            if i % 2:
-                p["pace_ns"] = round(p["pace_ns"] * 1.05)
-                p["sections"] = {k: round(v * 1.05) for k, v in p["sections"].items()}
-    for found in sampled(*runs, reference=80_000.0):
-        assert found["host.receive"].mean == pytest.approx(5.0, rel=2e-3)
-        assert found["host.schedule"].mean == pytest.approx(2.0, rel=2e-3)
+@pytest.mark.parametrize("speed", [0.9, 1.1, 1.24, 1.8])
+def test_sections_are_stated_at_the_reference_speed_whatever_the_run_s(speed: float) -> None:
+    """All host code is as much slower as the witness; a run that was slow throughout counts as well."""
+    (found,) = sampled(run_of({"receive": 5000, "schedule": 2000}, speed=speed))
+    assert found["host.receive"].mean == pytest.approx(5.0, rel=1e-3)
+    assert found["host.schedule"].mean == pytest.approx(2.0, rel=1e-3)
+    assert found["host.receive"].as_it_ran == pytest.approx(5.0 * speed, rel=1e-3)
 
 
-def test_a_run_on_a_slow_host_throughout_counts_moved_along_the_line_of_the_others() -> None:
-    quiet = run_of({"receive": 5000})
-    for i, p in enumerate(quiet["record"]["passes"]):
-        if i % 2:
-            p["pace_ns"], p["sections"] = 88, {"receive": 5500}
-    _, found = sampled(quiet, run_of({"receive": 9000}, pace=144))
-    assert found["host.receive"].mean == pytest.approx(5.0)
-    assert found["host.receive"].as_it_ran == 9.0
+def test_held_work_is_held_by_the_clock_whatever_the_host_s_speed() -> None:
+    run = run_of({"receive": 300_000 + 5500}, speed=1.0)
+    for p in run["record"]["passes"]:
+        p["sections"].update(dict.fromkeys(WITNESS, 11000))
+    (found,) = sampled(run, work=HostWork(receive_us=300))
+    assert found["host.receive"].mean == pytest.approx(305.0)
+
+
+def test_the_reference_is_that_of_the_calibrated_policies_by_batch() -> None:
+    runs = [(1, run_of({})), (1, run_of({}, speed=1.5)), (4, run_of({}, speed=2.0))]
+    found = references(PROGRAM, runs)
+    assert found == {1: pytest.approx(REFERENCE_US), 4: pytest.approx(2 * REFERENCE_US)}
+    assert references(PROGRAM, [(1, {"record": RunRecord(1, 1, 1, "", "", []).to_json()})]) == {1: 0.0}
 
 
 def test_a_section_behind_a_wait_that_blocked_knows_it() -> None:
@@ -244,14 +286,12 @@ def test_host_costs_are_means_by_batch_and_wakes_what_comes_on_top() -> None:
     assert wake.batch == (1, 4, 16, 64)
 
 
-def test_the_host_state_is_how_runs_went_whatever_their_pace() -> None:
+def test_the_host_state_is_how_runs_went_whatever_their_speed() -> None:
     runs = [[sample("host.process", 1, 10.0, as_it_ran=10.0 + i)] for i in range(11)]
     costs = host_costs(PROGRAM, runs, "here")
-    state = host_state(runs, costs, 95_000.0)
-    assert state.pace_us == 95.0
+    state = host_state(runs, costs)
     assert state.quantiles["0.975"] == pytest.approx(1.975)
     assert state.quantiles["0.025"] == pytest.approx(1.025)
-    assert host_state(runs, costs, 0.0).pace_us is None
 
 
 def test_a_wake_is_what_blocking_takes_longer_than_polling() -> None:

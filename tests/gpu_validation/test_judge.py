@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -126,11 +127,13 @@ def test_pairs_of_a_claim_differ_in_one_policy() -> None:
 # -- measured cells -----------------------------------------------------------------------------------------------
 
 
-def visit(name: str, cycles: list[int], paces: list[int] | None = None, **more: Any) -> dict[str, Any]:
+def visit(
+    name: str, cycles: list[int], witness: Sequence[float] | None = None, **more: Any
+) -> dict[str, Any]:
     return {
         "configuration": name,
         "cycles_ns": cycles,
-        "paces_ns": paces or [80] * len(cycles),
+        "witness_us": witness or [80.0] * len(cycles),
         "contexts": [10.0 + i for i in range(len(cycles))],
         "duration_ns": 10**9,
         "output_tokens": 100,
@@ -226,11 +229,11 @@ def test_a_start_with_nothing_to_pair_is_left_out_of_a_difference() -> None:
     assert cell.cycle_change("a", "b").values == pytest.approx((0.05,))
 
 
-def test_throughput_is_that_of_runs_at_the_reference_pace() -> None:
-    """Runs take as long as the host's pace makes them; one far from the reference does not count."""
+def test_throughput_is_that_of_runs_at_the_reference_speed() -> None:
+    """Runs take as long as the host's speed makes them; one far from the reference does not count."""
 
-    def run(pace: int, seconds: float) -> dict[str, Any]:
-        return visit("a", [1000] * 20, [pace] * 20, duration_ns=round(seconds * 1e9))
+    def run(us: float, seconds: float) -> dict[str, Any]:
+        return visit("a", [1000] * 20, [us] * 20, duration_ns=round(seconds * 1e9))
 
     starts = [block(s, run(80, 1.0), run(100, 1.25), run(200, 9.0)) for s in (0, 1)]
     cell = MeasuredCell(CELL, starts, 90.0)
@@ -240,18 +243,19 @@ def test_throughput_is_that_of_runs_at_the_reference_pace() -> None:
     assert lone.throughput("a").values == pytest.approx((100.0, 40.0))
 
 
-def test_cycles_are_those_of_a_host_at_the_reference_pace() -> None:
-    paces = [80 + i for i in range(20)]
-    cycles = [10 * p for p in paces]
-    faster = [p - 4 for p in paces]
+def test_cycles_are_those_of_a_host_at_the_reference_speed() -> None:
+    """Runs as long as the host's speed makes them, beside runs that the device bounds whatever the host's speed."""
+    speeds = [84.0, 88.0, 94.0, 100.0]
     blocks = [
-        block(0, visit("a", cycles, paces), visit("flat", [900] * 20, paces)),
-        block(1, visit("a", [10 * p for p in faster], faster), visit("flat", [900] * 20, faster)),
+        block(i, visit("a", [round(10 * us)] * 20, [us] * 20), visit("flat", [900] * 20, [us] * 20))
+        for i, us in enumerate(speeds)
     ]
     cell = MeasuredCell(CELL, blocks, 90.0)
-    assert cell.cycle_us("a").values == pytest.approx((0.9, 0.9))
-    assert cell.cycle_us("flat").values == pytest.approx((0.9, 0.9))  # the device bounds it: no pace moves it
-    assert cell.cycle_change("flat", "a").values == pytest.approx((0.0, 0.0), abs=1e-12)
+    assert cell.cycle_us("a").values == pytest.approx([0.9] * 4)
+    assert cell.cycle_us("flat").values == pytest.approx([0.9] * 4)
+    assert cell.cycle_change("flat", "a").values == pytest.approx([0.0] * 4, abs=1e-12)
+    # Left to themselves the data are stated at the speed of their own quiet part.
+    assert MeasuredCell(CELL, blocks).cycle_us("a").values == pytest.approx([0.88] * 4)
 
 
 def test_different_tokens_show_as_a_second_digest() -> None:

@@ -7,21 +7,21 @@ import pytest
 from gpu_validation.validate.claims import Cell
 from gpu_validation.validate.measured import MeasuredCell
 
-#: paces of a quiet and of a slow host; four quiet ones in ten keep the limit between them
-QUIET, SLOW = 160_000, 400_000
+#: witness of a quiet and of a slow host; four quiet ones in ten keep the limit between them
+QUIET, SLOW = 160.0, 400.0
 
 
-def _visit(name: str, cycles_us: list[float], paces_ns: list[int]) -> dict[str, object]:
+def _visit(name: str, cycles_us: list[float], witness_us: list[float]) -> dict[str, object]:
     return {
         "configuration": name,
         "cycles_ns": [1000 * c for c in cycles_us],
-        "paces_ns": paces_ns,
+        "witness_us": witness_us,
         "full_sha256": "same",
     }
 
 
-def _cell(*starts: tuple[list[int], list[int]]) -> MeasuredCell:
-    """Four iterations a run, b 1 % slower than a; ``starts``: the paces of a and of b."""
+def _cell(*starts: tuple[list[float], list[float]]) -> MeasuredCell:
+    """Four iterations a run, b 1 % slower than a; ``starts``: the witness of a and of b."""
     a, b = [1000.0, 1010.0, 1020.0, 1030.0], [1010.0, 1020.1, 1030.2, 1040.3]
     blocks = [{"visits": [_visit("a", a, x), _visit("b", b, y)]} for x, y in starts]
     return MeasuredCell(Cell("toy", 1), blocks)

@@ -1,0 +1,74 @@
+"""Host times at one speed of the host: what calibration states and what validation measures mean the same host.
+
+A shared machine's host changes speed by up to two within seconds, and all host code with it. How fast it is in a turn
+is told by the *witness*: the launches of the forward's operations behind its first graph. Every policy makes them
+alike, none waits shortly before or among them, and the device has work meanwhile, so that no prediction is about
+them. Their calibrated cost is the reference; which turns count, and how far their times are moved, follows from the
+witness alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sim.config.profile import DeviceProfile, at_batch
+from sim.program.step_program import Kind, Phase, StepProgram
+from sim.units import NS_PER_US
+
+#: how far from the reference, relatively, the witness of a turn that counts may be: near it a line will do for what
+#: a change of sides between host and device bends
+WINDOW = 0.25
+#: costs are stated at the witness that this share of a calibration's turns stays below: a host beside a busy
+#: neighbour is up to twice as slow, and this is one without, unless it has one most of the time
+REFERENCE = 0.35
+
+
+def witness(program: StepProgram) -> tuple[str, ...]:
+    """Names of the sections that tell the host's speed, in launch order; none where the forward is one graph with
+    nothing behind it."""
+    operations = [op for op in program.operations if op.phase in (Phase.FORWARD, Phase.COPY)]
+    first = next((i for i, op in enumerate(operations) if op.kind is Kind.GRAPH), len(operations))
+    launches = (Kind.KERNEL, Kind.GRAPH, Kind.PUBLISH, Kind.STASH, Kind.COPY)
+    return tuple(op.name for op in operations[first + 1 :] if op.kind in launches)
+
+
+def witnessed_us(sections: Mapping[str, int], names: Sequence[str]) -> float:
+    """Microseconds of the witness in a turn, NaN where a section is not there; ``sections``: ns by name."""
+    return sum(sections.get(name, np.nan) for name in names) / NS_PER_US
+
+
+def stated_us(profile: DeviceProfile, program: StepProgram, batch: int) -> float:
+    """What a profile says the witness takes at a batch."""
+    names = witness(program)
+    costs = [profile.costs[op.host] for op in program.operations if op.name in names and op.host]
+    return sum(at_batch(c.value, c.batch, batch) + c.per_batch * batch for c in costs)
+
+
+def reference_us(found: Sequence[float]) -> float:
+    """The witness to state costs at, from those of all turns of a batch; 0 where there is none."""
+    known = sorted(w for w in found if w > 0)
+    return known[int(REFERENCE * len(known))] if known else 0.0
+
+
+def near(found: ArrayLike, reference: float, window: float = WINDOW) -> NDArray[np.bool_]:
+    """Which turns count by their witness; all where there is none."""
+    at = np.asarray(found, dtype=np.float64)
+    return np.abs(at / reference - 1) <= window if reference else np.ones(at.shape, dtype=np.bool_)
+
+
+def slope(values: ArrayLike, found: ArrayLike) -> float:
+    """By how much ``values`` grow with the witness: the straight line through all, drawn flat as far as its slope is
+    no more than its own standard error. Where the device bounds a cycle, the host's speed moves nothing."""
+    y, x = np.asarray(values, dtype=np.float64), np.asarray(found, dtype=np.float64)
+    both = np.isfinite(x) & np.isfinite(y)
+    x, y = x[both] - x[both].mean(), y[both] - y[both].mean()
+    across = float(x @ x)
+    if len(x) < 3 or across == 0.0:
+        return 0.0
+    steep = float(x @ y) / across
+    rest = y - steep * x
+    squared_error = float(rest @ rest) / (len(x) - 2) / across
+    return steep * max(0.0, 1.0 - squared_error / steep**2) if steep else 0.0

@@ -1,0 +1,34 @@
+"""How much a device's clock gains from its pauses: for what share of its time it idles, when graphs depend on that.
+
+A device under work without a pause runs into its power or current limit and lowers its clock; one that waits for its
+host between two forwards runs the next one faster. So what a policy costs in idle time it wins back in part. The
+clock follows the load over many iterations, far more slowly than one forward, so it is one number for a run: the idle
+share at which the run's own idle share comes out again.
+"""
+
+from __future__ import annotations
+
+from sim.config.resolve import Resolved
+from sim.replication import Replication
+
+#: the share is known when it moves by less than this, or after so many runs
+PRECISION, ROUNDS = 0.002, 6
+
+
+def settled_idle_share(resolved: Resolved) -> float:
+    """The idle share of the first replication's forward stream, from its first forward to its last; 0.0, without a
+    run, where no cost of the profile depends on it."""
+    if not any(cost.relief for cost in resolved.profile.costs.values()):
+        return 0.0
+    share = 0.0
+    for _ in range(ROUNDS):
+        before, share = share, _idle_share(Replication(resolved, 0, idle_share=share).run())
+        if abs(share - before) < PRECISION:
+            break
+    return share
+
+
+def _idle_share(run: Replication) -> float:
+    idle = sum(run.machine.idle)
+    time = idle + run.machine.busy
+    return idle / time if time else 0.0
