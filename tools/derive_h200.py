@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
 
 import h200_composed  # noqa: E402
+import h200_composed_costs  # noqa: E402
 
 from sim.config.loader import load_resolved  # noqa: E402
 from sim.config.profile import Cost, DeviceProfile, HostState  # noqa: E402
@@ -328,14 +329,14 @@ def churn_wall(data: Data, profile: Path, concurrency: int) -> float:
 # -- files ------------------------------------------------------------------------------------------------------
 
 
-def measured(data: Data, costs: dict[str, Cost]) -> h200_composed.Measured:
+def measured(data: Data, costs: dict[str, Cost]) -> h200_composed_costs.Measured:
     """What composed programs are made of."""
     pieces = data.pieces[NEW][0].pieces.items()
     seam = [n for n, piece in pieces if n.startswith("verify.") and piece.kind is Kind.KERNEL]
     argmax = table(costs["dflash.accept.argmax"])
     rows = np.array(BATCHES, dtype=float)
     slope = (argmax[-1] - argmax[0]) / (BLOCK * (rows[-1] - rows[0]))
-    return h200_composed.Measured(
+    return h200_composed_costs.Measured(
         target=table(costs["graph.target"]),
         target_context=np.array(costs["graph.target"].per_context),
         draft=table(costs["graph.draft.v0514"]),
@@ -369,7 +370,7 @@ def derive(data_folder: Path, configs: Path) -> list[Path]:
         "host.relay.resolve": policy_costs.relay_resolve(resolve, data.primitives),
     }
     costs = TEMPLATE[NEW].assumed | costs
-    costs |= h200_composed.costs(measured(data, costs))
+    costs |= h200_composed_costs.costs(measured(data, costs))
     profile = DeviceProfile(
         name="h200_sglang",
         description="One NVIDIA H200, SGLang 0.5.14 and 0.5.15, Qwen3-8B shapes with a DFLASH drafter, TP 1",
