@@ -42,9 +42,21 @@ def _kernel(
     return op(Phase.FORWARD, name, kind, stream=F, cost=cost, host=host, share=share, **more)
 
 
-def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Operation]:
-    """Up to the forward's first kernel, as DFLASH's newer release without its watermark copies."""
-    gather = f"host.{label}.gather_tokens" if label == "v0515" else "host.v0515.gather_tokens"
+def _opening(label: str, changed: list[Operation], host_known: bool, stashes: bool) -> list[Operation]:
+    """Up to the forward's first kernel, as DFLASH's newer release without its watermark copies.
+
+    A worker that stashes nothing gathers nothing at the forward's entry (semantics 1.9).
+    """
+    gather = op(
+        Phase.ENTER,
+        "enter.gather",
+        Kind.KERNEL,
+        stream=F,
+        cost="relay.gather_tokens",
+        host=f"host.{label}.gather_tokens" if label == "v0515" else "host.v0515.gather_tokens",
+        when=("gathered",),
+        reads=("future_map.tokens[rows]",),
+    )
     return [
         *polled(label),
         *changed,
@@ -76,16 +88,7 @@ def _opening(label: str, changed: list[Operation], host_known: bool) -> list[Ope
             writes=("req_to_token[allocated:committed+2B]", "allocator"),
         ),
         op(Phase.ENTER, "enter.join", Kind.WAIT, stream=F, on=S, host=f"host.{label}.enter", share=0.4),
-        op(
-            Phase.ENTER,
-            "enter.gather",
-            Kind.KERNEL,
-            stream=F,
-            cost="relay.gather_tokens",
-            host=gather,
-            when=("gathered",),
-            reads=("future_map.tokens[rows]",),
-        ),
+        *([gather] if stashes else []),
         op(Phase.ENTER, "enter.isolation", Kind.HOST, cost=f"host.{label}.enter", share=0.6),
     ]
 
@@ -338,7 +341,7 @@ def programs(engine: str, label: str, copies: StreamName, changed: list[Operatio
                     topk=None if host_known or lookup else 1,
                 ),
                 operations=(
-                    *_opening(label, changed, host_known),
+                    *_opening(label, changed, host_known, stashes=not lookup),
                     *forward,
                     *_closing(label, copies, update),
                 ),

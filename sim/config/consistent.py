@@ -14,6 +14,7 @@ from sim.program.step_program import Kind, Operation, Phase, StepProgram
 #: buffers an engine has, whoever writes them: the program, the scheduler or the policies
 ENGINE_BUFFERS = ("req_to_token", "kv", "draft_kv", "swa_map", "allocator", "pinned_mirror", "weights")
 FUTURE_MAP = "future_map."
+LENGTHS = FUTURE_MAP + "new_seq_lens"
 #: buffers of the FutureMap whatever the worker relays
 _RELAYED = ("new_seq_lens", "tokens")
 _LISTS = ("operations", "prefill")
@@ -28,6 +29,7 @@ def problems(program: StepProgram, file: str) -> list[Problem]:
         found += _buffers(program, operations, f"{file}: {name}")
         found += _read_before_written(operations, f"{file}: {name}")
         found += _without_cost(operations, f"{file}: {name}")
+        found += _never_stashed(program, operations, f"{file}: {name}")
     found += _publishing(program, file)
     found += _events(program, file)
     return found
@@ -73,6 +75,34 @@ def _read_before_written(operations: Sequence[Operation], where: str) -> Iterato
                     "an earlier operation that writes it",
                 )
         written |= _writes(op)
+
+
+def _never_stashed(program: StepProgram, operations: Sequence[Operation], where: str) -> Iterator[Problem]:
+    """Fields of the FutureMap that are gathered though a step before leaves nothing in them.
+
+    A decode step follows another one or, for a new request, its prefill: both have to stash what it gathers.
+    """
+    for op in operations:
+        for buffer in sorted({parse_access(access).buffer for access in op.reads}):
+            if not buffer.startswith(FUTURE_MAP):
+                continue
+            silent = [
+                name
+                for name, step in zip(_LISTS, (program.operations, program.prefill), strict=True)
+                if step and not any(_leaves(other, buffer) for other in step)
+            ]
+            if silent:
+                yield Problem(
+                    f"{where} {shown(op.name)}: reads",
+                    f"{shown(buffer)}, which nothing in {' or '.join(silent)} writes",
+                    "a field that every step stashes or publishes before",
+                    "Write it there, or gather nothing.",
+                )
+
+
+def _leaves(op: Operation, buffer: str) -> bool:
+    """Whether ``op`` leaves something in a field of the FutureMap; what a publish is for goes without saying."""
+    return buffer in _writes(op) or (op.kind is Kind.PUBLISH and buffer == LENGTHS)
 
 
 def _writes(op: Operation) -> set[str]:

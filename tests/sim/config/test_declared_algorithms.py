@@ -246,6 +246,18 @@ def test_an_unknown_base_is_refused_with_the_nearest(declare: Declare, tmp_path:
         ),
         ('[[replace]]\nname = "block"\nreads = ["batch.x"]', "which nothing writes in this iteration"),
         ('remove = ["publish"]', "no operation of kind publish"),
+        (
+            'remove = ["stash"]',
+            'operations "enter.gather_tokens": reads: found "future_map.tokens", which nothing in operations writes',
+        ),
+        (
+            'remove = [{ name = "stash", in = "prefill" }]',
+            'operations "enter.gather_tokens": reads: found "future_map.tokens", which nothing in prefill writes',
+        ),
+        (
+            '[[replace]]\nname = "block"\nreads = ["future_map.tokns[rows]"]',
+            '"future_map.tokns", which nothing in operations or prefill writes',
+        ),
         ('remove = ["copy.done"]', 'no operation of kind record with event "copy_done"'),
         (
             '[[insert]]\nbefore = "draft"\nphase = "forward"\nname = "w"\nkind = "wait"\nstream = "forward"\n'
