@@ -102,16 +102,16 @@ def reliefs(
 
 
 def _whole_parts(record: RunRecord) -> list[dict[str, float]]:
-    return [record.segments_us[i] for i in record.steady() if WHOLE not in record.segments_us[i]]
+    return [record.segments(i) for i in record.steady() if WHOLE not in record.segments(i)]
 
 
 def _sums(records: Iterable[RunRecord], names: Sequence[str], event: float) -> list[tuple[float, float]]:
     """(context, µs of the operations ``names``) of every steady pass timed in parts."""
     return [
-        (r.passes[i].context, sum(r.segments_us[i][name] - event for name in names))
+        (r.passes[i].context, sum(r.segments(i)[name] - event for name in names))
         for r in records
         for i in r.steady()
-        if names and set(names) <= set(r.segments_us[i])
+        if names and set(names) <= set(r.segments(i))
     ]
 
 

@@ -89,7 +89,10 @@ def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[P
 
 
 def references(program: StepProgram, runs: Sequence[tuple[int, dict[str, Any]]]) -> dict[int, float]:
-    """The witness that costs are stated at by batch, from (batch, raw run) of the calibrated policies: 0 for none."""
+    """The witness that costs are stated at by batch, from (batch, raw run) of the calibrated policies: 0 for none.
+
+    By batch, since the longer the host has slept in an iteration, the colder its caches are for everything after.
+    """
     names = witness(program)
     found: dict[int, list[float]] = defaultdict(list)
     for batch, run in runs:

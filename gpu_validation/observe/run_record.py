@@ -41,7 +41,7 @@ class RunRecord:
     #: digest of the tokens committed when the first request finished: until then batches are alike in both loops
     full_sha256: str
     passes: list[Pass] = field(default_factory=list)
-    #: device segments of each pass by name, microseconds; empty unless timed
+    #: device segments of the last passes by name, microseconds: of all where prefills are timed; empty unless timed
     segments_us: list[dict[str, float]] = field(default_factory=list)
 
     def steady(self) -> list[int]:
@@ -49,6 +49,11 @@ class RunRecord:
         return [i for i, p in enumerate(self.passes) if not p.prefill and p.rows == self.concurrency][
             LEFT_OUT:
         ]
+
+    def segments(self, i: int) -> dict[str, float]:
+        """Device segments of pass ``i``; forwards launched before the first that was timed have none."""
+        at = i - (len(self.passes) - len(self.segments_us))
+        return self.segments_us[at] if at >= 0 else {}
 
     def cycles_ns(self) -> list[int]:
         """From the start of one full-batch launch to the next, where no other pass lies between."""

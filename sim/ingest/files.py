@@ -31,23 +31,8 @@ def profile_lines(profile: DeviceProfile, comment: str = "") -> list[str]:
 def cost_entry(cost: Cost) -> dict[str, Any]:
     """What a file states of a cost: the value always, the rest where it differs from the default."""
     given = cost.model_dump(mode="json", exclude_defaults=True)
-    order = (
-        "value",
-        "unit",
-        "batch",
-        "per_batch",
-        "per_token",
-        "per_context",
-        "context_floor",
-        "per_empty",
-        "within_sd",
-        "boot_sd",
-        "valid_range",
-        "status",
-        "source",
-    )
     given["unit"], given["status"] = cost.unit, cost.status
-    return {k: given[k] for k in order if k in given}
+    return {k: given[k] for k in Cost.model_fields if k in given}
 
 
 def program_lines(program: StepProgram, comment: str = "") -> list[str]:

@@ -240,8 +240,8 @@ def test_held_work_is_held_by_the_clock_whatever_the_host_s_speed() -> None:
     assert found["host.receive"].mean == pytest.approx(305.0)
 
 
-def test_the_reference_is_that_of_the_calibrated_policies_by_batch() -> None:
-    runs = [(1, run_of({})), (1, run_of({}, speed=1.5)), (4, run_of({}, speed=2.0))]
+def test_the_reference_is_that_of_a_usual_turn_by_batch() -> None:
+    runs = [(1, run_of({})), (1, run_of({})), (1, run_of({}, speed=1.5)), (4, run_of({}, speed=2.0))]
     found = references(PROGRAM, runs)
     assert found == {1: pytest.approx(REFERENCE_US), 4: pytest.approx(2 * REFERENCE_US)}
     assert references(PROGRAM, [(1, {"record": RunRecord(1, 1, 1, "", "", []).to_json()})]) == {1: 0.0}

@@ -24,7 +24,7 @@ def _cell(*starts: tuple[list[float], list[float]]) -> MeasuredCell:
     """Four iterations a run, b 1 % slower than a; ``starts``: the witness of a and of b."""
     a, b = [1000.0, 1010.0, 1020.0, 1030.0], [1010.0, 1020.1, 1030.2, 1040.3]
     blocks = [{"visits": [_visit("a", a, x), _visit("b", b, y)]} for x, y in starts]
-    return MeasuredCell(Cell("toy", 1), blocks)
+    return MeasuredCell(Cell("toy", 1), blocks, QUIET)
 
 
 ALL = [QUIET] * 4

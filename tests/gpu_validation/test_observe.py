@@ -65,7 +65,7 @@ PROGRAM = declared("dflash", 3, "suite")
 
 def test_the_witness_is_what_every_policy_launches_behind_the_first_graph() -> None:
     names = witness(PROGRAM)
-    assert names == ("verify.metadata", "verify", "publish", "append", "stash.token", "result.copy")
+    assert names == ("verify.metadata", "publish", "stash.token", "result.copy")
     built = engine("dflash")
     synchronous = replace(policies(barrier=Barrier.UNGUARDED), overlap=False)
     for chosen in (policies(), policies(relay=Relay.DIRECT_CARRY), synchronous):
@@ -84,7 +84,7 @@ def test_the_stated_witness_is_the_sum_of_its_costs() -> None:
     assert stated_us(profile, PROGRAM, 2) == pytest.approx(20.0 * len(witness(PROGRAM)))
 
 
-def test_costs_are_stated_at_the_speed_of_a_quiet_host() -> None:
+def test_costs_are_stated_at_the_speed_of_a_usual_turn() -> None:
     quiet, slow = [float(us) for us in range(100, 200)], [400.0] * 60
     assert reference_us([*slow, *quiet, 0.0, float("nan")]) == 100 + int(REFERENCE * 160)
     assert reference_us([]) == reference_us([0.0, 0.0]) == 0.0
