@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from sim.report.figures.labels import width
 from sim.report.style import canvas
 from sim.trace.record import CAUSES
 
@@ -22,12 +23,20 @@ CAUSE_COLOURS = {
     "other": "#a8a8a8",
 }
 
+#: points of the figures written; inches of a row of panels; share of a panel that its bars have
+_SIZE, _PAGE, _OF_PANEL = 6.5, 9.6, 0.78
+
 
 def draw(x: str, values: Sequence[Any], idle: Mapping[str, Sequence[Mapping[str, float]]]) -> Figure:
     """``idle``: variant -> at each of ``values`` the µs a step of every cause."""
-    columns = min(4, len(idle))
+    totals = [sum(us.values()) for steps in idle.values() for us in steps]
+    widest = max(width(f"{total:,.0f}", _SIZE) for total in totals) + 2
+    # Every panel as wide as its figures need to stand side by side, and as many in a row as a page takes.
+    needed = max(2.4, len(values) * widest / _OF_PANEL / 72)
+    columns = min(4, len(idle), max(1, int(_PAGE / needed)))
     rows = -(-len(idle) // columns)
-    figure = canvas(2.4 * columns + 0.8, 2.1 * rows + 0.7)
+    each = max(needed, _PAGE / columns) if columns < min(4, len(idle)) else needed
+    figure = canvas(each * columns + 0.8, 2.1 * rows + 0.7)
     panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
     causes = [c for c in map(str, CAUSES) if any(us[c] > 0 for steps in idle.values() for us in steps)]
     places = np.arange(len(values))
@@ -41,9 +50,9 @@ def draw(x: str, values: Sequence[Any], idle: Mapping[str, Sequence[Mapping[str,
         panel.grid(axis="x", visible=False)
         panel.set_xticks(places, [f"{value:g}" for value in values], fontsize=7.5)
         for place, height in zip(places, bottom, strict=True):
-            panel.text(place, height, f"{height:,.0f}", ha="center", va="bottom", fontsize=6.5)
+            panel.text(place, height, f"{height:,.0f}", ha="center", va="bottom", fontsize=_SIZE)
         panel.tick_params(axis="y", labelleft=True)
-    panels.flat[0].set_ylim(0, 1.1 * max(1.0, max(sum(us.values()) for s in idle.values() for us in s)))
+    panels.flat[0].set_ylim(0, 1.1 * max(1.0, *totals))
     for panel in list(panels.flat)[len(idle) :]:
         panel.set_visible(False)
     for panel in panels[:, 0]:

@@ -24,12 +24,13 @@ class Line:
 def draw(
     x: str, xs: Sequence[float], panels: Sequence[tuple[str, Sequence[Line]]], home_label: str
 ) -> Figure:
-    """``panels``: title and lines. Every band has its line's colour; the dotted line is the ratio 1."""
+    """``panels``: title and lines. Every band has its line's colour; the dotted line, called ``home_label``, is the
+    ratio 1."""
     figure = canvas(3.6 * len(panels) + 0.4, 3.5)
     axes = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
     for panel, (title, lines) in zip(axes, panels, strict=True):
         panel.axhline(0, color=GREY, linewidth=1)
-        panel.axvline(1, color=INK, linewidth=1, linestyle=":")
+        home = panel.axvline(1, color=INK, linewidth=1, linestyle=":")
         for line, colour in zip(lines, COLOURS, strict=False):
             panel.axhspan(*line.published, color=colour, alpha=0.2, linewidth=0)
             panel.plot(xs, line.y, color=colour, marker="o", markersize=3, linewidth=1.5, label=line.label)
@@ -37,9 +38,8 @@ def draw(
         panel.set_title(title)
         panel.tick_params(labelleft=True)
     axes[0].set_ylabel("change in throughput, %")
-    axes[0].annotate(
-        home_label, (1, 0), (4, 3), textcoords="offset points", fontsize=8, xycoords=("data", "axes fraction")
-    )
+    # In the legend: within a panel, curves may go wherever a label stands.
     handles, labels = axes[0].get_legend_handles_labels()
+    handles, labels = [*handles, home], [*labels, home_label]
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure
