@@ -65,6 +65,8 @@ class RunResult:
     #: per replication, for paired comparisons: throughput (tok/s) and mean cycle (µs) at the central host state,
     #: and at each node of the host state
     samples: dict[str, Any]
+    #: ``algorithm@engine`` of the step program
+    program: str
 
     def to_json(self) -> dict[str, Any]:
         """The interface's shape; keys in its order, then what this version adds."""
@@ -98,5 +100,6 @@ class RunResult:
             "mean_context": self.mean_context,
             "notes": self.notes,
             "samples": self.samples,
+            "program": self.program,
             "wall_s": self.wall_s,
         }

@@ -75,8 +75,7 @@ def simulate(
     nodes = _at_other_host_states(resolved, idle) if new_boots else None
     result = summarise(resolved, runs, nodes, time.perf_counter() - began)
     if trace is not None and recorder is not None:
-        program = f"{resolved.program.algorithm}@{resolved.program.engine}"
-        chrome.write(trace, recorder.records, program=program)
+        chrome.write(trace, recorder.records, program=resolved.program_name)
     return result
 
 

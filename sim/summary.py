@@ -111,6 +111,7 @@ def summarise(
         mean_context=_ratio(contexts, cycles.count, 3),
         notes=[*resolved.notes, *_clipped(clipped)],
         wall_s=round(wall_s, 4),
+        program=resolved.program_name,
         samples={
             "throughput_tok_s": [round(r.throughput, 4) for r in runs],
             "cycle_us": [None if r.cycle is None else round(r.cycle, 4) for r in runs],

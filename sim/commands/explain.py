@@ -65,13 +65,13 @@ def command(
     explanation = explain(resolved, at)
     check = Replication(resolved, 0, hazards=True).run().hazards
     explanation["hazards"] = findings([check] if check else [])
-    if json:  # first: whoever reads the text may stop reading
+    if json:  # files first: whoever reads the text may stop reading
         write_atomically(json, json_text(explanation))
-    print_explanation(explanation)
     if figure:
         from sim.report.figures.loop import write
 
         write(explanation, figure)
+    print_explanation(explanation)
 
 
 def _context(text: str | None) -> float | None:

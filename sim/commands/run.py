@@ -100,7 +100,7 @@ def command(
 
 def print_summary(result: dict[str, Any]) -> None:
     """The result in a screenful; every figure is from the JSON form, in its units."""
-    scenario, device = result["scenario"], result["device"]
+    device = result["device"]
     known = result.get("conditioned")
     state = "" if known is None else f" at host state {known['host_state']:.3f}"
     print_table(
@@ -115,7 +115,7 @@ def print_summary(result: dict[str, Any]) -> None:
                 [f"TPOT{where}, ms", _number(_mean(figures["tpot_ms"])), "", ""],
             )
         ],
-        title=f"{scenario['algorithm']}@{scenario['engine']} on {device['name']}",
+        title=f"{result['program']} on {device['name']}",
     )
     idle = {cause: us for cause, us in result["idle_us_per_step"].items() if us}
     shares = {status: share for status, share in result["cost_share_by_status"].items() if share}

@@ -44,6 +44,11 @@ class Resolved:
     #: what a reader of the results should know
     notes: list[str]
 
+    @property
+    def program_name(self) -> str:
+        """``algorithm@engine`` as the step program itself says, however the scenario names its file."""
+        return f"{self.program.algorithm}@{self.program.engine}"
+
     def to_json(self) -> dict[str, Any]:
         """The resolved scenario as results carry it: its keys, then ``reasons``."""
         return {**self.scenario.model_dump(mode="json"), "reasons": self.reasons}
@@ -117,7 +122,7 @@ class _Filling:
     def _engine_reason(self) -> str:
         if self.program.engine == self.profile.engine:
             return f"profile {self.profile.name}"
-        return f"step program {self.scenario.algorithm}"
+        return f"step program {self.program.algorithm}@{self.program.engine}"
 
     def _fill_policies(self) -> None:
         declares = self.program.capabilities

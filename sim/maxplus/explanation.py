@@ -45,6 +45,7 @@ def explain(resolved: Resolved, context: float | None = None) -> dict[str, Any]:
     return {
         "scenario": resolved.to_json(),
         "device": {"name": resolved.profile.name, "status": resolved.profile.status},
+        "program": resolved.program_name,
         "solver": "maxplus",
         "batch": steady.batch.batch,
         "padded_batch": steady.batch.padded,

@@ -36,10 +36,9 @@ def lines(e: Mapping[str, Any]) -> list[str]:
 
 def heading(e: Mapping[str, Any]) -> str:
     """What was evaluated, and where."""
-    scenario = e["scenario"]
     padded = f", graphs of {e['padded_batch']}" if e["padded_batch"] != e["batch"] else ""
     return (
-        f"{scenario['algorithm']}@{scenario['engine']} on {e['device']['name']}: batch {e['batch']}{padded}, "
+        f"{e['program']} on {e['device']['name']}: batch {e['batch']}{padded}, "
         f"{e['mean_context']:g} tokens a request ({e['context_from']}), central costs without noise"
     )
 

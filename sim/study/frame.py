@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 #: parts of a result that are no numbers of its own
-_LEFT_OUT = ("scenario", "device", "samples", "notes", "hazards", "extrapolated")
+_LEFT_OUT = ("scenario", "device", "program", "samples", "notes", "hazards", "extrapolated")
 
 
 def load_results(path: str | Path) -> pd.DataFrame:

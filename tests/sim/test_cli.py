@@ -25,6 +25,7 @@ RESULT: dict[str, Any] = {
     "extrapolated": ["graph.verify"],
     "hazards": [{"buffer": "req_to_token", "kind": "write_after_read", "severity": "harmful", "count": 2}],
     "notes": ["all is assumed"],
+    "program": "block@e-1",
 }
 
 
@@ -80,6 +81,31 @@ def test_a_shipped_scenario_runs_from_end_to_end(tmp_path, capsys):
     assert result["scenario"]["reasons"]["host_lengths"] == "scenario"
     assert f"{result['cycle_us']['mean']:.4g}" in capsys.readouterr().out
     assert json.loads(trace.read_text())["traceEvents"]
+
+
+def test_headings_have_the_names_that_files_state_not_their_paths(tmp_path, capsys):
+    from sim.config import paths
+
+    profile = (paths.folder("devices") / "toy.toml").read_text()
+    (tmp_path / "d.toml").write_text(profile.replace('name = "toy"', 'name = "my device"'))
+    (tmp_path / "a.toml").write_text(
+        'algorithm = "mine"\nengine = "toy-0.5.15"\nextends = "dflash@toy-0.5.15"\n'
+    )
+    scenario = tmp_path / "s.toml"
+    scenario.write_text(
+        'device = "./d.toml"\nalgorithm = "./a.toml"\nengine = "toy-0.5.15"\n'
+        "workload = { concurrency = 1, requests = 1 }\nrun = { replications = 1 }\n"
+    )
+    out = tmp_path / "r.json"
+    assert status("run", str(scenario), "--json", str(out)) == 0
+    assert "mine@toy-0.5.15 on my device" in capsys.readouterr().out
+    result = json.loads(out.read_text())
+    assert result["program"] == "mine@toy-0.5.15"
+    assert not any(str(tmp_path) in text for text in result["scenario"]["reasons"].values())
+    figure = tmp_path / "f.svg"
+    assert status("explain", str(scenario), "--json", str(out), "--figure", str(figure)) == 0
+    assert "mine@toy-0.5.15 on my device: batch 1" in capsys.readouterr().out
+    assert str(tmp_path) not in figure.read_text()
 
 
 def test_run_writes_the_result_whole(small_configs, calls, tmp_path):

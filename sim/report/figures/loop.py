@@ -54,10 +54,9 @@ def draw(explanation: Mapping[str, Any]) -> Figure:
 
 def title(explanation: Mapping[str, Any]) -> str:
     """What is shown, the critical side and the cycle time."""
-    scenario = explanation["scenario"]
     turns = explanation["critical_cycle"]["turns"]
     return (
-        f"{scenario['algorithm']}@{scenario['engine']}, batch {explanation['batch']}, "
+        f"{explanation['program']}, batch {explanation['batch']}, "
         f"{explanation['mean_context']:g} tokens a request: critical cycle (red), {explanation['critical_side']}, "
         f"{explanation['cycle_us'] * turns / 1000:.2f} ms in {turns} turn{'s' if turns > 1 else ''}"
     )
