@@ -62,7 +62,9 @@ class Attempts:
 
 def shown(value: object) -> str:
     """A value as TOML would write it, shortened."""
-    if isinstance(value, str | bool) or value is None:
+    if isinstance(value, str) and value.isprintable():
+        text = json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, str | bool) or value is None:
         text = json.dumps(value)
     elif isinstance(value, Mapping):
         text = "{" + ", ".join(f"{k} = {shown(v)}" for k, v in value.items()) + "}"
@@ -208,6 +210,8 @@ def _expected(detail: ErrorDetails) -> str:
     }
     if kind in simple:
         return simple[kind]
+    if kind == "string_too_long":
+        return f"text of at most {context['max_length']} characters"
     if kind in ("enum", "literal_error"):
         return str(context["expected"]).replace("'", '"')
     bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}

@@ -14,6 +14,8 @@ from pydantic_core import PydanticCustomError
 from sim.capabilities import Barrier, BarrierPlacement, HostLengths, PrepStream, Relay
 
 Count = Annotated[int, Field(ge=1, lt=2**31)]
+#: of a batch: tables over the batch reach as far, and so does the request pool
+Rows = Annotated[int, Field(ge=1, le=65_536)]
 Scale = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
 #: requests a second; rarer ones would come after more nanoseconds than are counted
 Rate = Annotated[float, Field(gt=1e-9, allow_inf_nan=False)]
@@ -72,10 +74,10 @@ Lengths = Annotated[
 
 
 class Serving(_Table):
-    max_running_requests: Count = 64
+    max_running_requests: Rows = 64
     page_size: Count = 1
     #: batches with a captured graph; a decode batch is padded to the next, above the last it runs eagerly
-    graph_batches: Annotated[tuple[Count, ...], Field(min_length=1)] = (1, 2, 4, 8, 16, 32, 48, 64)
+    graph_batches: Annotated[tuple[Rows, ...], Field(min_length=1)] = (1, 2, 4, 8, 16, 32, 48, 64)
     #: free slots wanted before a prefill is admitted while something runs; "auto": the engine's rule
     min_free_slots: Literal["auto"] | Annotated[int, Field(ge=0)] = "auto"
 
@@ -176,7 +178,7 @@ Acceptance = Annotated[
 
 class Run(_Table):
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    replications: Count = 5
+    replications: Annotated[int, Field(ge=1, le=100_000)] = 5
 
 
 class Scenario(_Table):

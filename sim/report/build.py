@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sim.report.data import StudyData
-from sim.report.document import Block, Document, Section, Table
+from sim.report.document import Block, Document, Section, Table, told_apart
 from sim.report.notes import notes
 from sim.report.sections import SECTIONS, differences, measured, ranking, recovered, regression, winners
 
@@ -15,7 +15,7 @@ def build(data: StudyData) -> Document:
         title=study.title,
         question=study.question,
         verdict=_verdict(data),
-        sections=[_compared(data), *(SECTIONS[name](data) for name in study.sections)],
+        sections=told_apart([_compared(data), *(SECTIONS[name](data) for name in study.sections)]),
         provenance=_provenance(data),
     )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
+
+#: characters of a figure's file name, suffix and number apart
+_LONGEST_NAME = 80
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,24 @@ class Document:
 
     def figures(self) -> list[Figure]:
         return [b for section in self.sections for b in section.blocks if isinstance(b, Figure)]
+
+
+def told_apart(sections: Sequence[Section]) -> list[Section]:
+    """The sections with a file name of its own for every figure, none too long for a file system."""
+    taken: set[str] = set()
+
+    def named(block: Block) -> Block:
+        if not isinstance(block, Figure):
+            return block
+        stem = name = block.name[:_LONGEST_NAME]
+        for i in itertools.count(2):
+            if name not in taken:
+                break
+            name = f"{stem}_{i}"
+        taken.add(name)
+        return replace(block, name=name)
+
+    return [Section(section.title, [named(block) for block in section.blocks]) for section in sections]
 
 
 def stamp(document: Document) -> str:

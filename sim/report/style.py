@@ -34,6 +34,8 @@ RC: dict[str, Any] = {
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
     "text.color": INK,
+    # Names are the user's: a dollar is a dollar.
+    "text.parse_math": False,
     "legend.frameon": False,
     "figure.dpi": 100,
     "savefig.dpi": 150,

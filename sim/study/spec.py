@@ -19,6 +19,8 @@ from sim.config.declarations import parse_toml, read_bytes
 from sim.errors import InputError, Problem
 
 Text = Annotated[str, Field(min_length=1)]
+#: of what legends, titles and tables name
+Name = Annotated[str, Field(min_length=1, max_length=80)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 #: the words of a report's sections, in the order a report usually has them
 Section = Literal[
@@ -44,7 +46,7 @@ class _Table(BaseModel):
 class Variant(_Table):
     """One named way to run: dotted scenario keys that replace those of the base."""
 
-    name: Text
+    name: Name
     set: dict[str, Any] = {}
     description: str = ""
     #: columns of the measured file that a row of this variant has, if it was measured
@@ -75,7 +77,7 @@ class Span(_Table):
 class Factor(_Table):
     """One axis. Every key takes the same value, so that ``requests`` can follow ``concurrency``."""
 
-    name: Text
+    name: Name
     keys: Annotated[tuple[Text, ...], Field(min_length=1)]
     values: Annotated[tuple[Any, ...], Field(min_length=1)] | None = None
     span: Span | None = None
@@ -108,7 +110,7 @@ class Where(_Table):
 class Pair(_Table):
     """A change whose effect is asked for: variant ``before`` against variant ``after``."""
 
-    name: Text
+    name: Name
     before: Text
     after: Text
     description: str = ""

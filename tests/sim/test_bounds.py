@@ -38,6 +38,25 @@ def test_numbers_that_no_clock_counts_are_refused(key: str, value: object) -> No
     assert key in problem
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("serving.max_running_requests", 2**31 - 1),
+        ("serving.graph_batches", [1, 2**31 - 1]),
+        ("run.replications", 2**31 - 1),
+    ],
+)
+def test_sizes_that_no_memory_holds_are_refused(key: str, value: object) -> None:
+    (problem,) = refused({key: value})
+    assert key in problem
+    assert "expected at most" in problem
+
+
+def test_words_are_shown_as_they_were_typed_unless_they_cannot_be_seen() -> None:
+    assert 'found "höchst"' in refused({"algorithm": "höchst"})[0]
+    assert 'found "x\\u202e"' in refused({"algorithm": "x\u202e"})[0]
+
+
 def test_a_wrong_arrival_rate_is_one_problem() -> None:
     assert refused({"workload.arrival_rate_per_s": float("nan")}) == [
         "--set workload.arrival_rate_per_s: found nan; expected a finite number"

@@ -45,6 +45,31 @@ def test_several_studies_get_a_folder_each(write_study: Write, tmp_path: Path) -
     assert (tmp_path / "out" / "other" / "report.md").is_file()
 
 
+def test_names_are_drawn_as_they_are_and_no_figure_takes_another_s_place(
+    write_study: Write, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    name = write_study(
+        ('name = "coarse"', "name = 'a $\\bad{$ b'"),
+        ('name = "exact"', 'name = "A_bad_B"'),
+        ('sections = ["cells"]', 'sections = ["differences", "timelines"]'),
+    )
+    assert run(name, "--out", str(out), "--jobs", "1") == 0
+    figures = {path.name for path in (out / "figures").glob("timeline*.svg")}
+    assert figures == {"timeline_a_bad_b.svg", "timeline_a_bad_b_2.svg", "timeline_as_declared.svg"}
+    assert "a $\\bad{$ b" in (out / "figures" / "timeline_a_bad_b.svg").read_text()
+    assert all(f"figures/{figure}" in (out / "report.md").read_text() for figure in figures)
+
+
+def test_a_name_that_no_legend_holds_is_refused(
+    write_study: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = write_study(('name = "coarse"', f'name = "{"n" * 81}"'))
+    assert run(name, "--out", str(tmp_path / "out")) == 2
+    assert "variants[1].name: found" in (said := capsys.readouterr().err)
+    assert "expected text of at most 80 characters" in said
+
+
 def test_resuming_a_finished_study_computes_nothing_and_writes_the_same(
     write_study: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
