@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 from importlib.util import find_spec
 from typing import Annotated, Any, NoReturn
@@ -69,6 +70,9 @@ def build(arguments: list[str]) -> typer.Typer:
 def main(arguments: list[str] | None = None) -> None:
     """Entry point. Ends with SystemExit: 0 done, 1 a requested check failed, 2 the input was wrong."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without µ or − shows what stands for it
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = build(arguments)(args=arguments, prog_name="overlapsim", standalone_mode=False)
         if code == INTERRUPTED:  # what some versions of the library make of Ctrl-C, others raise

@@ -40,15 +40,18 @@ def command(
 
     Simulates one request a client, unless workload.requests is set; keeps what fits the trace's length.
     """
+    from sim.ingest.kineto import read_trace
+
     attempts = Attempts()
     overrides: dict[str, object] = {}
     for assignment in assignments or []:
         overrides |= attempts.call(parse_assignments, [assignment]) or {}
     resolved = attempts.call(load_resolved, scenario, {**overrides, "run.replications": 1})
+    traced = attempts.call(read_trace, trace)
     attempts.call(check_writable, output, "--output")
     read = {**files_named({"SCENARIO": scenario}), "TRACE": trace}
     attempts.call(check_distinct, {"--output": output}, read)
-    if attempts.problems or resolved is None:
+    if attempts.problems or resolved is None or traced is None:
         raise InputError(attempts.problems)
 
     from sim.ingest.overlay import overlay  # after the checks: a wrong input is answered at once
@@ -60,7 +63,7 @@ def command(
     with tempfile.TemporaryDirectory() as folder:
         simulated = Path(folder) / "simulated.json"
         simulate(resolved, trace=simulated, new_boots=False, hazards=False)
-        aligned = overlay(trace, simulated, output, iteration, simulated_iteration)
+        aligned = overlay(traced, simulated, output, iteration, simulated_iteration)
     print(
         f"{output}: decode iteration {aligned.simulated} of the simulation starts its target forward with "
         f"iteration {aligned.real} of {trace.name}; open it in Perfetto (https://ui.perfetto.dev)"

@@ -125,6 +125,8 @@ def _run(
     plan: Plan, folder: Path, executor: Executor, jobs: int, resume: bool, stop: Stop, bar: Progress
 ) -> Path:
     """Computes, stores, reports; returns the report's path."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
     from sim.report.write import write
     from sim.study.collect import collect
     from sim.study.execute import execute, work_of
@@ -143,7 +145,13 @@ def _run(
         execute(missing, store, executor, stop, lambda: bar.advance(task))
         data = collect(plan, store, f"overlapsim study {plan.name}")
         bar.update(task, description=f"{plan.name}: drawing")
-        report = write(data, folder, jobs)
+        try:
+            report = write(data, folder, jobs)
+        except TerminatedWorkerError:
+            if stop.requested:  # Ctrl-C reaches the processes that draw too
+                raise KeyboardInterrupt from None
+            found = "a process that draws was killed (memory?); every run is stored: go on with --resume"
+            raise OverlapsimError(found) from None
     bar.update(task, description=plan.name)
     print(f"{plan.name}: {len(missing)} runs computed, {len(known)} found stored", file=sys.stderr)
     if outdated:

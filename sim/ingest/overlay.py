@@ -11,7 +11,7 @@ from typing import Any
 from sim.errors import InputError, Problem
 from sim.files import write_atomically
 from sim.ingest.iterations import split, transients
-from sim.ingest.kineto import LATEST, read_trace
+from sim.ingest.kineto import LATEST, Trace, read_trace
 
 #: processes of the simulated lanes, away from any real process or device
 HOST_PID, DEVICE_PID = 900_001, 900_000
@@ -29,19 +29,24 @@ class Alignment:
 
 
 def overlay(
-    real: Path, simulated: Path, out: Path, iteration: int | None = None, counterpart: int = COUNTERPART
+    real: Path | Trace,
+    simulated: Path,
+    out: Path,
+    iteration: int | None = None,
+    counterpart: int = COUNTERPART,
 ) -> Alignment:
     """Writes ``out`` with the real trace unchanged and the simulated one shifted onto it, cut to its length.
 
     Args:
-        real: a Kineto trace. simulated: what ``run --trace`` wrote.
+        real: a Kineto trace, or one that was read before. simulated: what ``run --trace`` wrote.
         iteration: which complete decode iteration of the real trace to align at; by default the first steady one.
         counterpart: which one of the simulation.
 
     Raises:
         InputError: unreadable traces, or an iteration that is not there.
     """
-    traced, simulation = read_trace(real), read_trace(simulated)
+    traced = real if isinstance(real, Trace) else read_trace(real)
+    real, simulation = Path(traced.path), read_trace(simulated)
     if not simulation.named:
         raise InputError(Problem(str(simulated), "a trace of an engine", "a trace that `run --trace` wrote"))
     iterations, ours = split(traced), split(simulation)

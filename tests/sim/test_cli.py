@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import types
@@ -228,6 +229,15 @@ def test_ctrl_c_ends_any_command_in_a_line(small_configs, monkeypatch, capsys):
     monkeypatch.setattr("sim.commands.run.load_resolved", interrupted)
     assert status("run", "good") == 130
     assert capsys.readouterr().err.strip() == "overlapsim: interrupted"
+
+
+def test_an_output_that_takes_ascii_alone_shows_the_sign_of_a_number():
+    code = "from sim.cli import main; main(['compare', 'toy_dT', 'toy_dF', '--set', 'workload.requests=2'])"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert b"\\xb5s" in ended.stdout  # µs
+    assert b"\\u2212" in ended.stdout  # minus
+    assert ended.stderr == b""
 
 
 def test_bytes_that_are_no_text_are_shown(small_configs, capsys):

@@ -128,6 +128,12 @@ def test_nothing_is_written_over_what_is_read_or_written_too(arguments, said, tm
     assert said in refused(capsys, *arguments)
 
 
+def test_a_trace_to_lay_over_is_read_before_anything_runs(tmp_path, capsys):
+    Path("t.json").write_text("[]")
+    said = refused(capsys, "overlay", "toy_dT", "t.json", "-o", "out.json")
+    assert "t.json: found JSON without a traceEvents list" in said
+
+
 def test_the_measured_file_of_a_study_is_read_before_anything_runs(tmp_path, capsys):
     from sim.config import paths
 
