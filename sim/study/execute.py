@@ -36,8 +36,8 @@ def compute(work: Work) -> dict[str, Any]:
 
 
 def work_of(plan: Plan) -> list[Work]:
-    """All work of a study, each key once."""
-    every: list[Work] = [*plan.cells, *plan.traced]
+    """All work of a study, each key once; traced runs first, as one may have fewer iterations than asked for."""
+    every: list[Work] = [*plan.traced, *plan.cells]
     return list({work.key: work for work in every}.values())
 
 

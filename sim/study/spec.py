@@ -6,6 +6,7 @@ shows is a list of sections by name, so that a study is a file and never code.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,6 +19,8 @@ from sim.config.checked import Origin, did_you_mean, listed, shown, validated
 from sim.config.declarations import parse_toml, read_bytes
 from sim.errors import InputError, Problem
 
+#: every cell is resolved and checked before the first one runs
+MOST_CELLS = 1_000_000
 Text = Annotated[str, Field(min_length=1)]
 #: of what legends, titles and tables name
 Name = Annotated[str, Field(min_length=1, max_length=80)]
@@ -237,6 +240,16 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
             )
     if "variant" in factors:
         problems.append(Problem(origin.where("factors"), '"variant"', "another name: variants have this one"))
+    for i, factor in enumerate(study.factors):
+        shown_values = [shown(value) for value in factor.labels or factor.values or ()]
+        for twice in sorted({value for value in shown_values if shown_values.count(value) > 1}):
+            key = f"factors[{i}].{'labels' if factor.labels else 'values'}"
+            problems.append(Problem(origin.where(key), f"{twice} twice", "every value once"))
+    if (cells := _cells(study)) > MOST_CELLS:
+        remedy = 'Leave out values, or draw from them with design = "random" and samples.'
+        problems.append(
+            Problem(origin.where("factors"), f"{cells:,} cells", f"at most {MOST_CELLS:,}", remedy)
+        )
     for key, name in named_variants(study):
         if name not in names:
             where = origin.where(key)
@@ -279,6 +292,15 @@ def _inconsistent(study: StudySpec, origin: Origin) -> list[Problem]:
         if section in study.sections and study.reference is None:
             problems.append(Problem(origin.where("sections"), shown(section), "a reference variant for it"))
     return problems
+
+
+def _cells(study: StudySpec) -> int:
+    """How many combinations there are, refused ones included."""
+    if study.design == "factorial":
+        points = math.prod(len(f.values or ()) or (f.span.points if f.span else 1) for f in study.factors)
+    else:
+        points = study.samples or len(study.points)
+    return points * len(study.variants)
 
 
 def _map_factors(study: StudySpec, origin: Origin) -> list[Problem]:

@@ -15,6 +15,29 @@ from sim.study.spec import Factor, Span, load_study
 Write = Callable[..., str]
 
 
+@pytest.mark.parametrize(
+    ("replacement", "found"),
+    [
+        (
+            ("values = [1, 2]", "values = [2, 1, 2]"),
+            "factors[0].values: found 2 twice; expected every value once",
+        ),
+        (
+            ("values = [1, 2]", 'values = [1, 2]\nlabels = ["a", "a"]'),
+            'factors[0].labels: found "a" twice; expected every value once',
+        ),
+        (
+            ('reference = "as declared"', 'reference = "as declared"\ndesign = "random"\nsamples = 1000000'),
+            "factors: found 3,000,000 cells; expected at most 1,000,000",
+        ),
+    ],
+)
+def test_values_given_twice_and_grids_without_end_are_refused(write_study, replacement, found):
+    with pytest.raises(InputError) as refused:
+        load_plan(write_study(replacement))
+    assert found in str(refused.value)
+
+
 def problems(name: str) -> list[str]:
     with pytest.raises(InputError) as error:
         load_plan(name)
