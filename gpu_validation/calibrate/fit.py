@@ -19,6 +19,8 @@ from gpu_validation.calibrate.host_costs import (
     Place,
     Sample,
     added_by_wakes,
+    behind_others,
+    first_launch_us,
     host_costs,
     references,
     samples_of,
@@ -31,7 +33,7 @@ from gpu_validation.observe.run_record import RunRecord
 from gpu_validation.runtime.host_work import HostWork
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.program.policies import PLATFORMS
-from sim.program.primitives import WAKE
+from sim.program.primitives import FIRST_LAUNCH, WAKE
 from sim.program.step_program import Kind, StepProgram
 
 
@@ -61,10 +63,15 @@ def fit(
                     unwoken.append((batch, run))
     work = HostWork(**models[0].get("work", {}))
     sampled = samples_of(sections, references(program, unwoken), work)
+    first_us = first_launch_us(sampled)
+    sampled = behind_others(sampled, first_us or 0.0)
     full, roomy, paused = (_of_mode(runs, wanted) for wanted in TIMED)
     event = event_us([r for records in full.values() for r in records])
     costs = host_costs(program, sampled, f"section of the loop, mean over runs, {starts}")
     costs |= machine_costs(primitives, f"primitive, median, {starts}")
+    if first_us is not None:
+        source = f"launches seen both first after a host section and behind another one, median, {starts}"
+        costs[FIRST_LAUNCH] = Cost(value=round(first_us, 3), status="measured", source=source)
     costs |= wake_costs(costs, added_by_wakes(costs, sampled), sorted(runs), starts)
     costs |= forward_costs(
         program, full, roomy, paused, event, f"segment between timing events ({event:.2f} us each), {starts}"

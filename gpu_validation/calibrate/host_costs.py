@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from sim.capabilities import Relay
 from sim.config.profile import Cost, at_batch
 from sim.program.expand import Expander
 from sim.program.policies import Situation
-from sim.program.primitives import WAKE, Act, Primitive
+from sim.program.primitives import WAKE, Act, Primitive, first_launches
 from sim.program.step_program import Kind, Phase, StepProgram
 from sim.units import NS_PER_US
 
@@ -40,7 +40,8 @@ class Place(NamedTuple):
     """Where a section is seen.
 
     ``woken_by``: the synchronisation that blocked before it in the same piece of the loop, "" for none;
-    ``idle``: no graph was launched since, so that the device waits for this section.
+    ``idle``: no graph was launched since, so that the device waits for this section; ``first``: it is the first
+    kernel launch after a host section.
     """
 
     section: str
@@ -48,6 +49,7 @@ class Place(NamedTuple):
     batch: int
     woken_by: str
     idle: bool
+    first: bool
 
 
 #: µs of a section in the steady passes of one run, and of the witness in each
@@ -63,6 +65,7 @@ class Sample:
     batch: int
     woken_by: str
     idle: bool
+    first: bool
     mean: float
     sd: float
     as_it_ran: float
@@ -77,12 +80,13 @@ def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[P
         speed = witnessed_us(sections, names)
         for piece in _pieces(program, run["mode"]):
             woken_by, idle = "", False
-            for p in piece:
+            firsts = first_launches(piece)
+            for k, p in enumerate(piece):
                 us = sections.get(p.name, 0) / NS_PER_US
                 if p.act is Act.SYNC and us > BLOCKED_US:
                     woken_by, idle = p.name, True
                 elif p.host is not None and p.name in sections:
-                    found[Place(p.name, p.host, batch, woken_by, idle)].append((us, speed))
+                    found[Place(p.name, p.host, batch, woken_by, idle, k in firsts)].append((us, speed))
                 if p.kind is Kind.GRAPH:
                     idle = False
     return {place: tuple(np.array(passes, dtype=float).T) for place, passes in found.items()}  # type: ignore[misc]
@@ -118,7 +122,7 @@ def samples_of(
                 continue
             factor = at / float(speeds[kept].mean()) if at else 1.0
             moved = held + (us[kept] - held) * factor
-            where = place.cost, place.batch, place.woken_by, place.idle
+            where = place.cost, place.batch, place.woken_by, place.idle, place.first
             samples.append(Sample(*where, float(moved.mean()), float(moved.std()), float(us[there].mean())))
         out.append(samples)
     return out
@@ -142,6 +146,28 @@ def _pieces(program: StepProgram, mode: str) -> tuple[tuple[Primitive, ...], ...
         )
     )
     return iteration.receive, iteration.launch, iteration.process
+
+
+def first_launch_us(runs: Sequence[Sequence[Sample]]) -> float | None:
+    """What a kernel launch costs more as the first after a host section: the median over the sections and batches
+    seen both as the first and not, without a wake; None where none is."""
+    seen: dict[tuple[str, int], dict[bool, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for s in (s for samples in runs for s in samples):
+        if not s.woken_by:
+            seen[s.cost, s.batch][s.first].append(s.mean)
+    both = [fmean(means[True]) - fmean(means[False]) for means in seen.values() if len(means) == 2]
+    return max(0.0, median(both)) if both else None
+
+
+def behind_others(runs: Sequence[Sequence[Sample]], first_us: float) -> list[list[Sample]]:
+    """The samples as if no launch was the first after a host section."""
+    return [
+        [
+            replace(s, mean=s.mean - first_us, as_it_ran=s.as_it_ran - first_us) if s.first else s
+            for s in samples
+        ]
+        for samples in runs
+    ]
 
 
 def host_costs(program: StepProgram, runs: Sequence[Sequence[Sample]], source: str) -> dict[str, Cost]:

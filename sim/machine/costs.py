@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sim.config.profile import Cost, DeviceProfile, at_batch
 from sim.errors import InputError, Problem
-from sim.program.primitives import Act, Primitive
+from sim.program.primitives import FIRST_LAUNCH, Act, Primitive, first_launches
 from sim.program.step_program import Kind
 from sim.randomness import Purpose, RunKey, stream
 
@@ -127,11 +127,14 @@ class CostBook:
         base, slope = np.zeros(2 * n), np.zeros(2 * n)
         columns = np.zeros(2 * n, dtype=np.intp)
         names: list[str | None] = [None] * (2 * n)
+        firsts = first_launches(primitives) if FIRST_LAUNCH in self.profile.costs else frozenset()
         for i, p in enumerate(primitives):
             where = f"operation {p.name}"
             row_tokens = batch * block_size if tokens is None else tokens
             if p.host is not None:
                 b, s = self.evaluate(p.host, batch, row_tokens, where)
+                if i in firsts:
+                    b += self.evaluate(FIRST_LAUNCH, batch, row_tokens, where)[0]
                 base[i], slope[i] = (x * p.share * self.scales.host for x in (b, s))
                 columns[i], names[i] = self._column(p.host, host=True), p.host
             if p.act is Act.LAUNCH and p.device is not None:

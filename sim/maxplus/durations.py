@@ -19,6 +19,7 @@ from sim.config.profile import DeviceProfile
 from sim.config.resolve import Resolved
 from sim.errors import InputError, Problem
 from sim.maxplus.turn import Share, Turn
+from sim.program.primitives import FIRST_LAUNCH
 
 #: names of the three constants, in their order behind the durations
 WAKE, HOP, LAUNCH = "call.wake", "hop.cross_stream", "hop.launch"
@@ -118,7 +119,9 @@ def _value(profile: DeviceProfile, share: Share) -> tuple[float, float]:
     if 0.0 < share.reading < 1.0:
         base += _at(cost.per_empty, cost.batch, share.rows) * share.rows * (1 - share.reading)
     slope = _at(cost.per_context, cost.batch, share.rows)
-    return max(base, 0.0) * cost.ns_per_unit, slope * cost.ns_per_unit
+    added = profile.costs.get(FIRST_LAUNCH) if share.first else None
+    more = _at(added.value, added.batch, share.rows) * added.ns_per_unit if added else 0.0
+    return max(base, 0.0) * cost.ns_per_unit + more, slope * cost.ns_per_unit
 
 
 def _at(given: float | tuple[float, ...], batches: tuple[int, ...] | None, batch: int) -> float:

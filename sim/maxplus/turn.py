@@ -14,7 +14,7 @@ from sim import relay
 from sim.config.resolve import Resolved
 from sim.program.expand import Expander
 from sim.program.policies import Situation, policies_of
-from sim.program.primitives import Act, Primitive
+from sim.program.primitives import Act, Primitive, first_launches
 from sim.trace.record import Cause
 
 
@@ -33,6 +33,8 @@ class Share:
     tokens: int
     reading: float = 1.0
     late: bool = False
+    #: a host cost to which the first launch after a host section adds
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ class FixedBatch:
     ) -> list[tuple[Primitive, Share | None, Share | None]]:
         """``tokens`` of a prefill; None: rows times block."""
         out: list[tuple[Primitive, Share | None, Share | None]] = []
-        for p in primitives:
+        firsts = first_launches(primitives)
+        for i, p in enumerate(primitives):
             host = device = None
             if p.host is not None:
                 host = Share(
@@ -142,6 +145,7 @@ class FixedBatch:
                     batch,
                     batch * self.block_size if tokens is None else tokens,
                     late=late,
+                    first=i in firsts,
                 )
             if p.act is Act.LAUNCH and p.device is not None:
                 rows = self._padded(batch) if p.kind == "graph" else batch

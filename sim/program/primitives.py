@@ -6,6 +6,7 @@ latest record made before it in host order; this is all the semantics a solver n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -26,6 +27,12 @@ class Act(IntEnum):
 
 #: host cost of waking up after a blocking synchronisation; see :attr:`Primitive.own_wake`
 WAKE = "call.wake"
+#: host cost that a profile may have: what the first kernel launch after a host section costs more than one behind
+#: another launch, whose code the caches still hold
+FIRST_LAUNCH = "call.first_launch"
+_KERNELS = (Kind.KERNEL, Kind.PUBLISH, Kind.STASH)
+#: costs of what host-length policies insert: microseconds of bookkeeping that leave the caches as they are
+_BOOKKEEPING = "host.lengths."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +60,16 @@ class Primitive:
         """Cost that a profile may have for waking up from this very SYNC, in place of :data:`WAKE`: with it, what
         the host work that follows costs more than it does when the host was not asleep."""
         return f"{WAKE}.{self.name}"
+
+
+def first_launches(primitives: Sequence[Primitive]) -> frozenset[int]:
+    """Indices of the kernel launches in a piece of the loop that are the first after a host section, or after the
+    piece's beginning."""
+    found, first = [], True
+    for i, p in enumerate(primitives):
+        if p.act is Act.HOST:
+            first = first or not (p.host or "").startswith(_BOOKKEEPING)
+        elif first and p.act is Act.LAUNCH and p.kind in _KERNELS:
+            found.append(i)
+            first = False
+    return frozenset(found)
