@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -25,6 +25,8 @@ QUANTITIES = {
     "cycle_change": ("Change of the mean cycle", True),
     "gpu_busy_fraction": ("GPU busy, by spans", True),
 }
+#: marks in turn for as many configurations as there are colours, so that no two look alike
+MARKS = ("o", "D", "^")
 WORDS = {"holds": "holds", "fails": "**fails**", "cannot_tell": "cannot tell"}
 
 
@@ -102,6 +104,8 @@ def _cells(claims: Sequence[Claim], fitted: Sequence[str]) -> list[Any]:
 def _table(quantity: str, claims: Sequence[Claim]) -> Table:
     _, share = QUANTITIES[quantity]
     value, interval = (percent, percent_span) if share else (number, span)
+    if quantity == "gpu_busy_fraction":  # a share, no change: no sign
+        value, interval = _unsigned(value), _unsigned(interval)
     rows = [
         [
             c["id"],
@@ -118,11 +122,17 @@ def _table(quantity: str, claims: Sequence[Claim]) -> Table:
     return Table(["claim", "predicted", "interval", "measured", "interval", error, "verdict"], rows)
 
 
+def _unsigned(form: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: form(value).replace("+", "")
+
+
 def _notes(results: Mapping[str, Any]) -> list[str]:
     return [
         f"{results['starts']} process starts; a value is the mean over starts, its interval Student's t over them.",
-        "A cycle counts while the host is quiet: a fixed piece of interpreted code, timed inside the work that is "
-        "held for a fixed time, took at most 1.2 times what it takes in the best tenth. Nothing judged enters this.",
+        "The host of a shared machine changes speed. How fast it is in a turn is told by the launches behind the "
+        "first graph, which all policies make alike: a cycle counts while these take within 25 % of what the profile "
+        "states for them, and runs are moved to just that along the line through the runs of all starts, where they "
+        "follow it. Nothing judged enters this.",
         "A cycle is left out as disturbed where it exceeds 1.25 times the median of its iteration over all runs of "
         "its configuration: a shared machine stops its guests now and then.",
         "Token digests: until the first request finishes all runs of a cell must commit the same tokens (1 is "
@@ -148,7 +158,7 @@ def _measurements(cells: Sequence[Mapping[str, Any]]) -> Table:
         "cell",
         "process starts",
         "mean context",
-        "cycles on a slow host",
+        "cycles at another speed of the host",
         "cycles disturbed",
         "token digests",
         "largest half-width of a mean cycle",
@@ -215,6 +225,7 @@ def _draw_cells(claims: Sequence[Claim]) -> Canvas:
     cells = list(dict.fromkeys(c["id"].split(": ")[0] for c in claims))
     names = list(dict.fromkeys(c["scenario_a"].removeprefix(c["id"].split(": ")[0] + "-") for c in claims))
     colours = style.colours(names, None)
+    marks = {name: MARKS[i // len(style.COLOURS)] for i, name in enumerate(names)}
     tolerance = 100 * claims[0]["tolerance"]
     axes.axhspan(-tolerance, tolerance, color=style.GRID)
     axes.axhline(0.0, color=style.GREY, linewidth=0.8)
@@ -226,9 +237,9 @@ def _draw_cells(claims: Sequence[Claim]) -> Canvas:
         if c["measured_interval"] is not None:
             low, high = (100 * (c["predicted"] / end - 1) for end in reversed(c["measured_interval"]))
             axes.plot([x, x], [low, high], color=colours[name], linewidth=0.8)
-        axes.plot([x], [y], "o", color=colours[name], markersize=3)
+        axes.plot([x], [y], marks[name], color=colours[name], markersize=3)
     for name in names:
-        axes.plot([], [], "o", color=colours[name], label=name, markersize=4)
+        axes.plot([], [], marks[name], color=colours[name], label=name, markersize=4)
     axes.set_xticks(range(len(cells)), cells)
     axes.set_ylabel("predicted against measured mean cycle, %")
     canvas.legend(loc="outside lower center", ncols=6)
