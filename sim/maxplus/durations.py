@@ -119,8 +119,9 @@ def _value(profile: DeviceProfile, share: Share) -> tuple[float, float]:
     if 0.0 < share.reading < 1.0:
         base += _at(cost.per_empty, cost.batch, share.rows) * share.rows * (1 - share.reading)
     slope = _at(cost.per_context, cost.batch, share.rows)
-    added = profile.costs.get(FIRST_LAUNCH) if share.first else None
-    more = _at(added.value, added.batch, share.rows) * added.ns_per_unit if added else 0.0
+    more = 0.0
+    if share.first and FIRST_LAUNCH in profile.costs:
+        more, _ = _value(profile, Share(FIRST_LAUNCH, 1.0, True, share.rows, share.tokens))
     return max(base, 0.0) * cost.ns_per_unit + more, slope * cost.ns_per_unit
 
 

@@ -13,6 +13,7 @@ from sim.config.loader import load_resolved
 from sim.config.profile import Cost
 from sim.config.resolve import Resolved
 from sim.errors import InputError
+from sim.program.primitives import FIRST_LAUNCH
 
 PROGRAMS = [
     ("none", "toy-0.5.15"),
@@ -117,9 +118,10 @@ def drawn(resolved: Resolved, seed: int) -> Resolved:
             per_empty=float(random.integers(0, 50)),
             status="exact",
         )
-    for name in OWN_WAKES:
+    for name in (*OWN_WAKES, FIRST_LAUNCH):
         if random.random() < 0.3:
-            costs[name] = Cost(value=int(random.integers(0, 10**5)), unit="ns", status="exact")
+            ns, per_batch = int(random.integers(0, 10**5)), float(random.integers(0, 9))
+            costs[name] = Cost(value=ns, per_batch=per_batch, unit="ns", status="exact")
     semantics = {flag: True for flag in RUNTIME_FLAGS if random.random() < 0.1}
     resolved = with_costs(resolved, costs)
     return replace(resolved, profile=resolved.profile.model_copy(update={"semantics": semantics}))
