@@ -18,6 +18,9 @@ from sim.config.profile import Cost
 from sim.program.step_program import Kind, StepProgram
 from sim.units import NS_PER_US
 
+#: of a graph's own time, how much a falling slope and its empty rows may each take off at most: noise makes both of
+#: segments of microseconds, and no graph takes less than no time
+MOST_OFF = 0.5
 #: share of the mean below which a slope over the whole range of contexts is noise
 NEGLIGIBLE = 0.001
 
@@ -136,8 +139,7 @@ def _by_graph(sparse: Points, batches: Iterable[int]) -> dict[int, tuple[int, li
 def _emptied(full: Fitted, sparse: Fitted, graph: int, rows: int) -> tuple[float, float]:
     """(floor of the context slope, µs an empty row) of a graph that was timed full and with ``rows`` rows filled."""
     floor = min(1.0, max(0.0, sparse.per_context / full.per_context)) if full.per_context > 0 else 0.0
-    # A graph of nothing but empty rows takes some time, whatever noise says of the difference of two timings.
-    return floor, max((sparse.value - full.value) / (graph - rows), -max(full.value, 0.0) / graph)
+    return floor, max((sparse.value - full.value) / (graph - rows), -MOST_OFF * max(full.value, 0.0) / graph)
 
 
 def _fitted(points: Sequence[tuple[float, float]], reads_context: bool) -> Fitted:
@@ -164,7 +166,10 @@ def _table(
     return Cost(
         value=tuple(round(max(fitted[b].value, 0.0), 3) for b in batches),
         batch=tuple(batches),
-        per_context=tuple(round(fitted[b].per_context, 6) for b in batches),
+        per_context=tuple(
+            round(max(fitted[b].per_context, -MOST_OFF * max(fitted[b].value, 0.0) / max(contexts)), 6)
+            for b in batches
+        ),
         context_floor=tuple(round(empty.get(b, (0.0, 0.0))[0], 4) for b in batches) if empty else 0.0,
         per_empty=tuple(round(empty.get(b, (0.0, 0.0))[1], 4) for b in batches) if empty else 0.0,
         relief=tuple(round(relief.get(b, (0.0, 1.0))[0], 4) for b in batches) if relief else 0.0,

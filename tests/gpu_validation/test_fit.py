@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from gpu_validation.calibrate.device_costs import (
+    MOST_OFF,
     event_us,
     forward_costs,
     prefill_costs,
@@ -20,6 +21,8 @@ from gpu_validation.calibrate.host_costs import (
     BLOCKED_US,
     Sample,
     added_by_wakes,
+    behind_others,
+    first_launch_us,
     host_costs,
     references,
     samples_of,
@@ -33,7 +36,8 @@ from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord
 from gpu_validation.observe.segments import WHOLE
 from gpu_validation.runtime.host_work import NO_WORK, HostWork
 from gpu_validation.spec.declared import declared
-from sim.config.profile import Cost, at_batch
+from sim.config.below_zero import problems
+from sim.config.profile import Cost, DeviceProfile, at_batch
 from sim.program.primitives import WAKE
 from sim.program.step_program import Kind
 
@@ -105,7 +109,21 @@ def test_an_empty_row_cannot_cost_less_than_the_graph_has() -> None:
     full = {rows: [timed(rows, {name: lambda c: 90.0})] for rows in (1, 4)}
     roomy = {1: [timed(1, {name: lambda c: -500.0})]}
     cost = forward_costs(PROGRAM, full, roomy, {}, EVENT, "here")[name]
-    assert cost.emptiness(4, 1) == pytest.approx(-3 * 90 / 4, abs=0.01)
+    assert cost.emptiness(4, 1) == pytest.approx(-MOST_OFF * 3 * 90 / 4, abs=0.01)
+
+
+def test_a_slope_of_noise_takes_no_graph_below_nothing() -> None:
+    run = timed(1, {GRAPHS[0]: lambda c: 5 - 0.02 * (c - 100)})
+    cost = forward_costs(PROGRAM, {1: [run]}, {}, {}, EVENT, "here")[GRAPHS[0]]
+    assert isinstance(cost.value, tuple)
+    assert isinstance(cost.per_context, tuple)
+    assert cost.per_context[0] < 0
+    last = cost.valid_range["context"][1]
+    assert cost.value[0] + cost.per_context[0] * last == pytest.approx(
+        (1 - MOST_OFF) * cost.value[0], rel=1e-3
+    )
+    profile = DeviceProfile(name="x", status="measured", engine="suite", costs={"graph.x": cost})
+    assert problems(profile, "x.toml") == []
 
 
 def test_a_pause_relieves_graphs_by_as_much_as_those_behind_the_first_are_shorter() -> None:
@@ -256,8 +274,38 @@ def test_a_section_behind_a_wait_that_blocked_knows_it() -> None:
     assert met["host.process"].woken_by == ""
 
 
-def sample(cost: str, batch: int, mean: float, woken_by: str = "", as_it_ran: float = 0.0) -> Sample:
-    return Sample(cost, batch, woken_by, bool(woken_by), mean, 0.1 * mean, as_it_ran or mean)
+def sample(
+    cost: str, batch: int, mean: float, woken_by: str = "", as_it_ran: float = 0.0, first: bool = False
+) -> Sample:
+    return Sample(cost, batch, woken_by, bool(woken_by), first, mean, 0.1 * mean, as_it_ran or mean)
+
+
+def test_a_first_launch_costs_what_the_same_launch_takes_less_behind_another() -> None:
+    runs = [
+        [sample("host.a", 1, 47.0), sample("host.a", 4, 49.0), sample("host.b", 1, 80.0, first=True)],
+        [sample("host.a", 1, 72.0, first=True), sample("host.a", 4, 73.0, first=True)],
+        [
+            sample("host.a", 1, 300.0, "fence.synchronize", first=True)
+        ],  # behind a wake it tells something else
+    ]
+    us = first_launch_us(runs)
+    assert us == pytest.approx(24.5)
+    assert [[s.mean for s in samples] for samples in behind_others(runs, 24.5)] == [
+        [47, 49, 55.5],
+        [47.5, 48.5],
+        [275.5],
+    ]
+    assert first_launch_us(runs[:1]) is None
+
+
+def test_a_turn_knows_which_launch_is_the_first_after_a_host_section() -> None:
+    sections = {"prepare.assign": 60_000, "draft.metadata": 47_000, "enter.gather_token": 52_000}
+    (unified,) = samples_of([sections_of(PROGRAM, 1, run_of(sections))], {1: REFERENCE_US}, NO_WORK)
+    carried = {**run_of(sections), "mode": "fenced"}
+    (direct,) = samples_of([sections_of(PROGRAM, 1, carried)], {1: REFERENCE_US}, NO_WORK)
+    first = [{s.cost for s in samples if s.first} for samples in (unified, direct)]
+    assert first[0] == {"host.prepare.assign", "host.enter.gather_token"}
+    assert first[1] == {"host.prepare.assign", "host.draft.metadata"}
 
 
 def test_host_costs_are_means_by_batch_and_wakes_what_comes_on_top() -> None:
