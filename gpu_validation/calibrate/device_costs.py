@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from statistics import fmean, median, pstdev
+from math import sqrt
+from statistics import fmean, median, pstdev, variance
 from typing import NamedTuple
 
 import numpy as np
@@ -102,6 +103,19 @@ def reliefs(
         cycle = fmean(ns / NS_PER_US for r in records for ns in r.cycles_ns())
         out[batch] = max(0.0, gained), max(0.0, 1.0 - forward / cycle)
     return out
+
+
+def between_starts(starts: Sequence[dict[int, list[RunRecord]]]) -> float:
+    """Relative standard deviation, between process starts, of the time of a whole forward at equal contexts, pooled
+    over batches; 0.0 for one start. ``starts``: runs in mode "segments" by batch, one a process start."""
+    deviations = []
+    for batch in sorted(set.intersection(*(set(start) for start in starts))):
+        means = [
+            fmean(sum(parts.values()) for r in start[batch] for parts in _whole_parts(r)) for start in starts
+        ]
+        if len(means) > 1:
+            deviations.append(variance(means) / fmean(means) ** 2)
+    return sqrt(fmean(deviations)) if deviations else 0.0
 
 
 def _whole_parts(record: RunRecord) -> list[dict[str, float]]:

@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from gpu_validation.calibrate.device_costs import event_us, forward_costs, prefill_costs, side_costs
+from gpu_validation.calibrate.device_costs import (
+    between_starts,
+    event_us,
+    forward_costs,
+    prefill_costs,
+    side_costs,
+)
 from gpu_validation.calibrate.host_costs import (
     Passes,
     Place,
@@ -50,13 +56,17 @@ def fit(
     sections: list[dict[Place, Passes]] = []
     unwoken: list[tuple[int, dict[str, Any]]] = []
     alone: dict[int, list[dict[str, list[float]]]] = defaultdict(list)
+    segments: list[dict[int, list[RunRecord]]] = []
     for model in models:
+        segments.append(defaultdict(list))
         for text, content in model["batches"].items():
             batch = int(text)
             alone[batch].append(content["alone"])
             for run in content["runs"]:
                 record = RunRecord.from_json(run["record"])
                 runs[batch].append((run["mode"], run.get("held_us", HOLD_US), record))
+                if run["mode"] == "segments":
+                    segments[-1][batch].append(record)
                 if run["mode"] not in TIMED:
                     sections.append(sections_of(program, batch, run))
                 if MODES[run["mode"]] == CALIBRATED and run["mode"] not in TIMED:
@@ -92,6 +102,7 @@ def fit(
         engine="suite",
         provenance=provenance,
         host_state=host_state(sampled, costs),
+        device_boot_sd=round(between_starts(segments), 5),
         costs=costs,
     )
 

@@ -10,6 +10,7 @@ import torch
 
 from gpu_validation.calibrate.device_costs import (
     MOST_OFF,
+    between_starts,
     event_us,
     forward_costs,
     prefill_costs,
@@ -169,6 +170,18 @@ def test_a_segment_shorter_than_its_event_costs_nothing() -> None:
     cost = forward_costs(PROGRAM, runs, {}, {}, EVENT, "here")[GRAPHS[0]]
     assert cost.value == (0.0,)
     assert cost.within_sd == 0.0
+
+
+def test_starts_differ_by_what_their_forwards_do_at_equal_contexts() -> None:
+    def start(factor: float) -> dict[int, list[RunRecord]]:
+        return {b: [timed(b, {GRAPHS[0]: lambda c: factor * (100 + c) - EVENT})] for b in (1, 4)}
+
+    assert between_starts([start(1.0)]) == 0.0
+    assert between_starts([start(1.0), start(1.0)]) == 0.0
+    assert between_starts([start(0.99), start(1.01)]) == pytest.approx(0.01 * 2**0.5, rel=1e-3)
+    # A start that was stopped early counts at the batches it has.
+    half = {1: start(1.01)[1]}
+    assert between_starts([start(0.99), half]) == pytest.approx(0.01 * 2**0.5, rel=1e-3)
 
 
 def test_disturbed_values_do_not_count() -> None:
