@@ -9,7 +9,7 @@ from typing import Any
 
 from sim.cases.predict import REPLICATIONS, Prediction, predict
 from sim.cases.schema import Case, load_cases
-from sim.cases.verdict import CLASSES, EDGES, Verdict, magnitude, verdict
+from sim.cases.verdict import CLASSES, EDGES, Verdict, magnitude, signed, verdict
 from sim.config import paths
 from sim.config.declarations import load_profile_with_hash, parse_toml, read_bytes
 from sim.files import json_text, write_atomically
@@ -126,7 +126,11 @@ def _document(
         *(_group(predicted, **group) for group in discussions.get("group", ())),
         Section("Where it disagrees", [f"**{n}**: {discussions[n]}" for n in wrong if n in discussions]),
         Section(
-            "What nothing can be decided on", [_undecided(predicted, [n for n in names if n not in decided])]
+            "What nothing can be decided on",
+            [
+                _undecided(predicted, [n for n in names if n not in decided]),
+                *discussions.get("undecided", ()),
+            ],
         ),
     ]
     if first is not None:
@@ -138,6 +142,7 @@ def _document(
         verdict=[
             f"{agree} of {decidable} decidable cases agree in sign and class of magnitude ({agree / decidable:.0%}); "
             f"{signs} agree in sign.",
+            *_parts(predicted, first),
             f"{len(names) - decidable} more are listed without a verdict; of the {len(others)} among them with a "
             f"published and a predicted change, {alike} would agree.",
             "Everything predicted for a device other than the H200 rests on published figures and says so; nothing "
@@ -156,11 +161,52 @@ def _document(
     )
 
 
+def _parts(predicted: Mapping[str, Prediction], first: Mapping[str, Any] | None) -> list[str]:
+    """The agreement taken apart: by set, without the pairs that had no effect, by source. One table of rows that all
+    had none makes a share look better than it is."""
+    decided = {name: p for name, p in predicted.items() if p.case.decidable}
+    sets = [first, *first.get("later_sets", ())] if first is not None else []
+    shares = [(*agreement(chosen), chosen) for chosen in (_of_set(decided, s) for s in sets)]
+    lines = []
+    if len(shares) > 1:
+        lines.append(
+            "By set, each committed before its first prediction: "
+            + "; ".join(f"{agree} of {count}" for agree, count, _ in shares)
+            + "."
+        )
+    effects = {name: p for name, p in decided.items() if not _had_no_effect(p.case)}
+    sources: dict[str, list[bool]] = {}
+    for p in decided.values():
+        sources.setdefault(p.case.source.url, []).append(p.verdict is Verdict.AGREES)
+    agree, count = agreement(effects)
+    lines.append(
+        f"Without the {len(decided) - count} whose published change, or its range, is of class none: {agree} of "
+        f"{count}. The decidable cases come from {len(sources)} sources; {sum(map(all, sources.values()))} of those "
+        "agree in every case."
+    )
+    return lines
+
+
+def _of_set(decided: Mapping[str, Prediction], chosen: Mapping[str, Any]) -> dict[str, Prediction]:
+    ids = {entry["id"] for entry in chosen["cases"]}
+    return {name: p for name, p in decided.items() if name in ids}
+
+
+def _had_no_effect(case: Case) -> bool:
+    """Whether the published change is of class none, or its range touches that class."""
+    change, published = case.change_percent, case.published
+    assert change is not None, "a decidable case has a published change"
+    low = change if published.low_percent is None else published.low_percent
+    high = change if published.high_percent is None else published.high_percent
+    return signed(low) <= 0 <= signed(high)
+
+
 def _rules() -> list[str]:
     return [
-        "A case file states both scenarios, what is known and unknown, and whether the pair can decide anything; all "
-        "were committed before the first prediction was computed. What was corrected since, with the evidence and "
-        "whatever it did to a verdict, stands under *First predictions*; whether a case decides was never changed.",
+        "A case file states both scenarios, what is known and unknown, and whether the pair can decide anything; "
+        "each was committed before its first prediction was computed. What was corrected since, with the evidence "
+        "and whatever it did to a verdict, stands under *First predictions*; whether a case decides was never "
+        "changed.",
         "At most one free parameter a case, fitted to the published figure *before*: `model_scale` multiplies the "
         "model's graphs and prefills, `host_scale` all host costs (the free one where the source gives the graphs' "
         "durations, or where the host is what limits). *After* is predicted.",
@@ -274,7 +320,26 @@ def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text
         f"{first['earlier_commit']}, {earlier} did."
     )
     headers = ["case", "first", "verdict", "earlier", "verdict", "now", "verdict"]
-    return Section("First predictions", [*text, foot, Table(headers, rows)])
+    later = [block for one in first.get("later_sets", ()) for block in _later_set(predicted, one)]
+    return Section("First predictions", [*text, foot, Table(headers, rows), *later])
+
+
+def _later_set(predicted: Mapping[str, Prediction], chosen: Mapping[str, Any]) -> list[str | Table]:
+    """What was predicted first of a set of cases that joined later, and what stands now."""
+    rows = [
+        [
+            entry["id"],
+            percent_or_dash(entry["predicted_percent"]),
+            entry["verdict"],
+            percent_or_dash(p.change_percent),
+            str(p.verdict),
+        ]
+        for entry in chosen["cases"]
+        if (p := predicted.get(entry["id"])) is not None
+    ]
+    was = sum(entry["verdict"] == Verdict.AGREES for entry in chosen["cases"])
+    foot = f"Set committed at {chosen['commit']}: at its first prediction {was} of {len(rows)} agreed."
+    return [foot, Table(["case", "first", "verdict", "now", "verdict"], rows)]
 
 
 def _fitted(p: Prediction) -> str:

@@ -52,8 +52,8 @@ def case(**changes: Any) -> Case:
 
 
 def test_enough_pairs_and_enough_decidable_ones() -> None:
-    assert len(SHIPPED) >= 25
-    assert sum(c.decidable for c in SHIPPED.values()) >= 12
+    assert len(SHIPPED) >= 80
+    assert sum(c.decidable for c in SHIPPED.values()) >= 30
 
 
 @pytest.mark.parametrize("name", SHIPPED)
@@ -221,6 +221,34 @@ def test_the_report_keeps_what_was_predicted_first_and_earlier(few: dict[str, Ca
     assert isinstance(table, Table)
     assert table.rows[0][:5] == ["made_up", "+1.00 %", "disagrees", "−2.00 %", "agrees"]
     assert "abc, 0 of 1 agreed. Earlier: at def, 1 did." in foot
+
+
+def test_the_agreement_is_taken_apart_by_set_by_effect_and_by_source(few: dict[str, Case]) -> None:
+    """A pair without effect that agrees must not hide behind one with an effect, nor a later set behind the first."""
+    none = {"what": "cycle", "unit": "us", "before": 700.0, "after": 700.0}
+    few["no_effect"] = case(published=none, after={"scenario": {"host_lengths": "exact"}})
+    entry = {"id": "no_effect", "predicted_percent": 0.0, "verdict": "agrees"}
+    was = {
+        "predicted_percent": 1.0,
+        "verdict": "disagrees",
+        "earlier_percent": 1.0,
+        "earlier_verdict": "agrees",
+    }
+    first = {
+        "commit": "abc",
+        "earlier_commit": "def",
+        "cases": [{"id": "made_up", **was}],
+        "later_sets": [{"commit": "ghi", "cases": [entry]}],
+    }
+    predicted = ledger.predictions()
+    sets, rest = ledger._parts(predicted, first)
+    assert sets.endswith(": 1 of 1; 1 of 1.")
+    assert "Without the 1 whose published change" in rest
+    assert "of 2. The decidable cases come from 2 sources" in rest
+    foot, table = ledger._history(predicted, first, ["why"]).blocks[-2:]
+    assert foot == "Set committed at ghi: at its first prediction 1 of 1 agreed."
+    assert isinstance(table, Table)
+    assert table.rows == [["no_effect", "0.00 %", "agrees", "0.00 %", "agrees"]]
 
 
 def test_a_file_in_place_of_the_report_s_folder_is_refused(
