@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from sim.config.checked import dotted
-from sim.config.profile import Cost, DeviceProfile, at_batch
+from sim.config.profile import Cost, DeviceProfile, at_batch, held_outside
 from sim.errors import Problem
 
 #: of a duration, in ns: what rounding the entries of a file may leave below zero
@@ -90,7 +90,7 @@ def lowest(cost: Cost) -> Lowest:
 
 def _at(cost: Cost, batch: float, filled: float, tokens: float, context: float) -> Lowest:
     base = at_batch(cost.value, cost.batch, batch) + cost.per_batch * batch + cost.per_token * tokens
-    floor = at_batch(cost.context_floor, cost.batch, batch)
+    floor = held_outside(cost.context_floor, cost.batch, batch)
     slope = at_batch(cost.per_context, cost.batch, batch) * max(floor, filled / batch)
     empty = at_batch(cost.per_empty, cost.batch, batch) * (batch - filled)
     return Lowest(base + empty + slope * context, batch, filled, tokens, context)

@@ -102,7 +102,7 @@ class Cost(BaseModel):
 
     def reading(self, rows: int, filled: int) -> float:
         """Share of the context slope that counts in a graph of ``rows`` rows, ``filled`` of which are."""
-        return max(at_batch(self.context_floor, self.batch, rows), filled / rows)
+        return max(held_outside(self.context_floor, self.batch, rows), filled / rows)
 
     def emptiness(self, rows: int, filled: int) -> float:
         """What the empty rows of a graph of ``rows`` rows add, in the cost's unit."""
@@ -110,10 +110,10 @@ class Cost(BaseModel):
 
     def relieved(self, rows: int, idle_share: float) -> float:
         """Factor on a graph of ``rows`` rows on a device that idles for a share of its time."""
-        relief = at_batch(self.relief, self.batch, rows)
+        relief = held_outside(self.relief, self.batch, rows)
         if not relief or not idle_share:
             return 1.0
-        at = at_batch(self.relief_at, self.batch, rows)
+        at = held_outside(self.relief_at, self.batch, rows)
         return 1.0 - relief * (min(1.0, idle_share / at) if at else 1.0)
 
     def scaled(self, factor: float) -> Cost:
@@ -148,6 +148,13 @@ def at_batch(given: float | tuple[float, ...], batches: tuple[int, ...] | None, 
     b0, b1 = batches[i - 1], batches[i]
     v0, v1 = given[i - 1], given[i]
     return v0 + (v1 - v0) * (batch - b0) / (b1 - b0)
+
+
+def held_outside(given: float | tuple[float, ...], batches: tuple[int, ...] | None, batch: float) -> float:
+    """As :func:`at_batch`, for a share: held outside the listed batches, where a line would leave 0 to 1."""
+    if batches is not None:
+        batch = min(max(batch, batches[0]), batches[-1])
+    return at_batch(given, batches, batch)
 
 
 class HostState(BaseModel):

@@ -98,7 +98,8 @@ def reading(profile: DeviceProfile, share: Share) -> float:
     cost = profile.costs.get(share.name)
     if cost is None or share.reading in (0.0, 1.0):
         return share.reading
-    kept = _at(cost.context_floor, cost.batch, share.rows)
+    rows = share.rows if cost.batch is None else min(max(share.rows, cost.batch[0]), cost.batch[-1])
+    kept = _at(cost.context_floor, cost.batch, rows)
     return max(kept, share.reading)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sim import device_clock
 from sim.config.loader import load_resolved
 from sim.config.profile import Cost
 from sim.config.resolve import Resolved
@@ -59,6 +60,34 @@ def test_what_a_pause_costs_is_won_back_in_part() -> None:
     busy = 1 - share
     graphs = min(1.0, share / AT) * RELIEF * busy
     assert 1 - relieved / plain == pytest.approx(graphs, abs=0.05)
+
+
+def test_a_share_that_jumps_is_found_where_it_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever share goes in, another one comes out, by turns: the fixed point is the edge between them."""
+    asked: list[float] = []
+
+    class Run:
+        def __init__(self, resolved: Resolved, index: int, idle_share: float):
+            asked.append(idle_share)
+
+        def run(self) -> Run:
+            return self
+
+    monkeypatch.setattr(device_clock, "Replication", Run)
+    monkeypatch.setattr(device_clock, "_idle_share", lambda run: 0.8 if asked[-1] < 0.37 else 0.1)
+    assert settled_idle_share(resolved(RELIEF)) == pytest.approx(0.37, abs=PRECISION)
+    assert len(asked) < 20
+
+
+def test_outside_the_calibrated_batches_a_relief_is_held() -> None:
+    cost = Cost(value=(10.0, 20.0), batch=(16, 64), relief=(0.004, 0.05), relief_at=(0.3, 0.2))
+    for rows in (1, 8, 64, 154, 256, 4096):
+        for share in (0.0, 0.1, 0.5, 1.0):
+            assert 0.95 <= cost.relieved(rows, share) <= 1.0
+    assert cost.relieved(4096, 1.0) == cost.relieved(64, 1.0)
+    floors = Cost(value=(10.0, 20.0), batch=(16, 64), context_floor=(0.2, 0.9))
+    assert floors.reading(256, 1) == pytest.approx(0.9)
+    assert floors.reading(1, 1) == 1.0
 
 
 def test_a_relief_is_in_proportion_below_its_share_and_no_more_above() -> None:
