@@ -8,7 +8,7 @@ cannot be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 
@@ -37,11 +37,15 @@ class Lowest:
 
 def problems(profile: DeviceProfile, file: str) -> list[Problem]:
     """Every cost of ``profile`` that is below zero in its valid range, or falls without stating one."""
-    return [problem for name, cost in profile.costs.items() for problem in _of(name, cost, file)]
+    return problems_of(profile.costs, f"{file}: costs")
 
 
-def _of(name: str, cost: Cost, file: str) -> Iterator[Problem]:
-    where = f"{file}: {dotted(('costs', name))}"
+def problems_of(costs: Mapping[str, Cost], where: str) -> list[Problem]:
+    """The same of the costs at ``where`` (``"file.toml: costs"``)."""
+    return [p for name, cost in costs.items() for p in _of(cost, f"{where}.{dotted((name,))}")]
+
+
+def _of(cost: Cost, where: str) -> Iterator[Problem]:
     falls = {
         "batch": ("per_batch", cost.batch is None and cost.per_batch < 0),
         "tokens": ("per_token", cost.per_token < 0),

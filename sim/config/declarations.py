@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from sim.config import below_zero, paths
+from sim.config import below_zero, paths, unread
 from sim.config.checked import Origin, did_you_mean, listed, shown, validated
 from sim.config.consistent import problems as inconsistencies
 from sim.config.extend import extended
@@ -42,7 +42,7 @@ def parse_toml(content: bytes, name: str) -> dict[str, Any]:
 def _profile(content: bytes, name: str) -> DeviceProfile:
     # Keyed by content: a study asks for the same few files in every cell, and parsing them dominates loading.
     profile = validated(DeviceProfile, parse_toml(content, name), Origin(name))
-    found = below_zero.problems(profile, name)
+    found = [*below_zero.problems(profile, name), *unread.problems(profile.costs, f"{name}: costs")]
     if found:
         raise InputError(found)
     return profile

@@ -273,6 +273,15 @@ class _Derivation:
         return InputError(Problem(self.place, found, expected, remedy))
 
 
+def names_in(text: str) -> set[str]:
+    """Every name an expression spells, known or not; none of a text that is no expression."""
+    try:
+        nodes = ast.walk(ast.parse(text, mode="eval"))
+        return {name for node in nodes if isinstance(node, ast.expr) and (name := _name(node)) is not None}
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+
+
 def _name(node: ast.expr) -> str | None:
     """The dotted or quoted name that a node spells."""
     if isinstance(node, ast.Name):

@@ -18,6 +18,7 @@ from sim.capabilities import (
     Relay,
     WriteFence,
 )
+from sim.config import unread
 from sim.config.checked import Attempts, Origin, shown
 from sim.config.declarations import check_algorithm, load_profile_with_hash, load_program
 from sim.config.expressions import with_expressions
@@ -77,6 +78,8 @@ def resolve(scenario: Scenario, origin: Origin | None = None) -> Resolved:
         problems += _refused_by_program(scenario, program, origin)
     platform = scenario.platform or (profile.platform if profile else None)
     problems += _refused_by_platform(scenario, platform, program, origin)
+    if profile is not None and program is not None:
+        problems += unread.beside(profile, program)
     if problems or profile is None or program is None:
         raise InputError(problems)
     return _Filling(scenario, profile, program).resolved(sha256)
@@ -100,6 +103,7 @@ class _Filling:
                 f"device profile {self.profile.name} is published, not measured: built from public figures, so "
                 "is everything that follows from it"
             )
+        self.notes += unread.notes(self.profile, self.program)
         self._fill("engine", self.program.engine, self._engine_reason())
         self._fill("platform", self.profile.platform, f"profile {self.profile.name}")
         self._fill_policies()

@@ -42,6 +42,7 @@ def explain(resolved: Resolved, context: float | None = None) -> dict[str, Any]:
     turns = len(idle)
     forward, host = _sums(steady.graph, durations)
     cycle_us = float(state.cycle_ns) / NS_PER_US
+    busy = sum(i.busy for i in idle) / turns / NS_PER_US / cycle_us
     return {
         "scenario": resolved.to_json(),
         "device": {"name": resolved.profile.name, "status": resolved.profile.status},
@@ -63,12 +64,13 @@ def explain(resolved: Resolved, context: float | None = None) -> dict[str, Any]:
             str(c): sum(i.by_cause.get(c, 0) for i in idle) / turns / NS_PER_US for c in CAUSES
         },
         "exposed_host_us_per_step": sum(i.exposed for i in idle) / turns / NS_PER_US,
-        "gpu_busy_fraction": sum(i.busy for i in idle) / turns / NS_PER_US / cycle_us,
+        "gpu_busy_fraction": busy,
         "host_blocked_us_per_step": sum(i.blocked for i in idle) / turns / NS_PER_US,
         "launch_lead_us": sum(i.lead for i in idle) / turns / NS_PER_US,
         "run_ahead_fraction": sum(i.ahead for i in idle) / turns,
         "costs": [asdict(c) for c in cuts(steady, state, at)],
         "extrapolated": _extrapolated(steady, at),
+        "relief_not_counted": _relief(steady, 1 - busy),
         "timeline": timeline(state),
     }
 
@@ -129,3 +131,17 @@ def _extrapolated(steady: SteadyGraph, context: float) -> list[str]:
             if share.reading and not low <= used[argument] <= high:
                 out.add(share.name)
     return sorted(out)
+
+
+def _relief(steady: SteadyGraph, idle_share: float) -> dict[str, float]:
+    """Graphs that a device with this share of idle time runs shorter, and by what share of them; here they are not.
+
+    The clock that gives the relief follows the idle share of a whole run, which no recurrence over turns has.
+    """
+    costs = steady.batch.resolved.profile.costs
+    shorter = {
+        share.name: 1 - costs[share.name].relieved(share.rows, idle_share)
+        for _, share in steady.durations.named()
+        if not share.host
+    }
+    return {name: by for name, by in sorted(shorter.items()) if by > 0}

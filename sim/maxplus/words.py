@@ -182,4 +182,11 @@ def caveats(e: Mapping[str, Any]) -> list[str]:
         )
     if e["extrapolated"]:
         lines.append("Outside the range they were obtained in: " + ", ".join(e["extrapolated"]) + ".")
+    relief = e["relief_not_counted"]
+    if relief:
+        shorter = ", ".join(f"{name} {by:.2%}" for name, by in relief.items())
+        lines.append(
+            "Relief is not counted here, as it is in `run`: on a device idle for this share of its time these are "
+            f"shorter by {shorter}."
+        )
     return lines

@@ -181,3 +181,27 @@ def test_an_open_loop_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         main(["explain", "toy_dF", "--set", workload])
     assert ended.value.code == 2
     assert "closed loop" in capsys.readouterr().err
+
+
+# -- relief -------------------------------------------------------------------------------------------------------
+
+
+def test_relief_is_said_not_to_be_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`run` shortens graphs by it; here they are as long as without, which the text and the JSON form say."""
+    plain = toy("toy_dT")
+    shorter = {
+        name: cost.model_copy(update={"relief": 0.2, "relief_at": 0.5})
+        for name, cost in plain.profile.costs.items()
+        if name.startswith("graph")
+    }
+    relieved = with_costs(plain, {**plain.profile.costs, **shorter})
+    e, without = explain(relieved), explain(plain)
+    assert e["cycle_us"] == without["cycle_us"]
+    assert without["relief_not_counted"] == {}
+    assert words.caveats(without) == []
+    idle = 1 - e["gpu_busy_fraction"]
+    assert e["relief_not_counted"]["graph.target"] == pytest.approx(0.2 * idle / 0.5)
+    (line,) = words.caveats(e)
+    assert line.startswith("Relief is not counted here, as it is in `run`")
+    assert f"graph.target {0.2 * idle / 0.5:.2%}" in line
+    assert simulate(relieved).cycle_us.mean < e["cycle_us"]
