@@ -56,18 +56,3 @@ def near(found: ArrayLike, reference: float, window: float = WINDOW) -> NDArray[
     """Which turns count by their witness; all where there is none."""
     at = np.asarray(found, dtype=np.float64)
     return np.abs(at / reference - 1) <= window if reference else np.ones(at.shape, dtype=np.bool_)
-
-
-def slope(values: ArrayLike, found: ArrayLike) -> float:
-    """By how much ``values`` grow with the witness: the straight line through all, drawn flat as far as its slope is
-    no more than its own standard error. Where the device bounds a cycle, the host's speed moves nothing."""
-    y, x = np.asarray(values, dtype=np.float64), np.asarray(found, dtype=np.float64)
-    both = np.isfinite(x) & np.isfinite(y)
-    x, y = x[both] - x[both].mean(), y[both] - y[both].mean()
-    across = float(x @ x)
-    if len(x) < 3 or across == 0.0:
-        return 0.0
-    steep = float(x @ y) / across
-    rest = y - steep * x
-    squared_error = float(rest @ rest) / (len(x) - 2) / across
-    return steep * max(0.0, 1.0 - squared_error / steep**2) if steep else 0.0

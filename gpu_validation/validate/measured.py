@@ -1,52 +1,31 @@
-"""What the raw validation data say: one value a process start, and from those a mean with its interval.
+"""What the raw validation data say: one value a process start, and the host's speed in each run it comes from.
 
-Runs of one configuration in one start are averaged first, so that an interval covers what changes between starts.
-Cycles and durations are taken at the host's speed that the calibration states its costs at
-(:mod:`gpu_validation.observe.host_speed`).
+Nothing is corrected here; what the host's speed explains, the prediction for that speed contains
+(:mod:`gpu_validation.validate.agreement`). Cycles that something disturbed from outside are left out and counted.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_validation.observe.host_speed import near, reference_us, slope
 from gpu_validation.validate.claims import Cell
-from sim.stats.intervals import mean_interval
 
 #: a cycle longer than this many times the median of its iteration over all runs was disturbed from outside
 DISTURBED = 1.25
-#: how far from the reference the mean witness of a whole run may be; all of a run counts in its duration
-RUN_WINDOW = 0.5
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Mean of the values of the starts; None: fewer than two."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.values)
-
-    @property
-    def interval(self) -> tuple[float, float] | None:
-        return mean_interval(self.values)
 
 
 class MeasuredCell:
     """All starts of one model at one concurrency. ``blocks``: raw pieces, one a start. ``reference_us``: the witness
-    of the host's speed that the cell's costs are stated at; None: that of these data themselves."""
+    of the host's speed that the cell's costs are stated at; 0: nothing tells the speed, so it counts as that."""
 
-    def __init__(self, cell: Cell, blocks: Sequence[dict[str, Any]], reference_us: float | None = None):
-        self.cell, self.blocks = cell, blocks
+    def __init__(self, cell: Cell, blocks: Sequence[dict[str, Any]], reference_us: float = 0.0):
+        self.cell, self.blocks, self._reference_us = cell, blocks, reference_us
         self._visits: dict[str, list[list[dict[str, Any]]]] = defaultdict(list)
         for block in blocks:
             by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -55,60 +34,54 @@ class MeasuredCell:
             for name, visits in by_name.items():
                 self._visits[name].append(visits)
         every = [visit for block in blocks for visit in block["visits"]]
-        self.reference_us = _own_reference(every) if reference_us is None else reference_us
-        #: cycles left out because the host was slow or something disturbed them, and all cycles
-        self.slow = self.disturbed = self.cycles = 0
-        self._kept = {name: self._at_reference(starts) for name, starts in self._visits.items()}
+        #: cycles left out because something disturbed them, and all cycles
+        self.disturbed = self.cycles = 0
+        self._usual = {name: _by_iteration(starts) for name, starts in self._visits.items()}
+        self._kept = {name: self._undisturbed(name) for name in self._visits}
+        #: what the host's speed was in the middle of all runs, over the reference: above 1 slower
+        self.speed = median(self._speed(v) for v in every)
         #: token digests, over whole runs of the overlapped configurations and until the first finish over all
         self.digests = len({v["full_sha256"] for v in every})
 
-    def _at_reference(self, starts: Sequence[Sequence[dict[str, Any]]]) -> list[NDArray[np.float64]]:
-        """Per start, cycles in µs by iteration at the reference speed, averaged over its runs without those of a slow
-        host and the disturbed ones."""
-        longest = max(len(visit["cycles_ns"]) for visits in starts for visit in visits)
-        runs = [np.array([_padded(visit["cycles_ns"], longest) for visit in visits]) for visits in starts]
-        speeds = [np.array([_padded(visit["witness_us"], longest) for visit in visits]) for visits in starts]
-        limit = DISTURBED * np.nanmedian(np.concatenate(runs), axis=0)
-        kept = [self._counted(cycles, speed, limit) for cycles, speed in zip(runs, speeds, strict=True)]
-        # A run's mean tells its host's speed better than a turn, of which the witness is a small part.
-        means = [_mean(c, axis=1) for c in kept]
-        witnesses = [
-            _mean(np.where(np.isfinite(c), s, np.nan), axis=1) for c, s in zip(kept, speeds, strict=True)
-        ]
-        steep = slope(np.concatenate(means), np.concatenate(witnesses)) if self.reference_us else 0.0
-        return [
-            _mean(c - steep * (np.nan_to_num(w, nan=self.reference_us) - self.reference_us)[:, None], axis=0)
-            / 1e3
-            for c, w in zip(kept, witnesses, strict=True)
-        ]
-
-    def _counted(
-        self, cycles: NDArray[np.float64], speed: NDArray[np.float64], limit: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """The cycles of one start, NaN for those that do not count."""
-        there = np.isfinite(cycles)
-        slow = ~near(speed, self.reference_us) & there
-        if slow[there].all():  # a start without a quiet moment says what it can
-            slow[:] = False
-        wild = (cycles > limit) & ~slow
-        if (slow | wild)[there].all():  # nor does one that was disturbed throughout say nothing
-            wild[:] = False
-        self.slow += int(slow.sum())
-        self.disturbed += int(wild.sum())
-        self.cycles += int(there.sum())
-        return np.where(slow | wild, np.nan, cycles)
+    def _undisturbed(self, name: str) -> list[NDArray[np.float64]]:
+        """Per start, cycles in µs by iteration, averaged over its runs without the disturbed ones."""
+        usual = self._usual[name]
+        out = []
+        for visits in self._visits[name]:
+            cycles = np.array([_padded(visit["cycles_ns"], len(usual)) for visit in visits])
+            there = np.isfinite(cycles)
+            wild = there & (cycles > DISTURBED * usual)
+            if wild[there].all():  # a start that was disturbed throughout says what it can
+                wild[:] = False
+            self.disturbed += int(wild.sum())
+            self.cycles += int(there.sum())
+            kept = np.where(wild, np.nan, cycles)
+            counted = np.isfinite(kept).sum(axis=0)
+            means = np.divide(
+                np.nansum(kept, axis=0), counted, out=np.full(len(usual), np.nan), where=counted > 0
+            )
+            out.append(means / 1e3)
+        return out
 
     @property
     def configurations(self) -> list[str]:
         return list(self._visits)
 
-    def cycle_us(self, name: str) -> Measured:
-        return Measured(tuple(float(np.nanmean(start)) for start in self._kept[name]))
+    def speeds(self, name: str) -> list[list[float]]:
+        """The host's speed over the reference in each run of each start."""
+        return [[self._speed(visit) for visit in visits] for visits in self._visits[name]]
 
-    def cycle_change(self, a: str, b: str) -> Measured:
-        """Mean over iterations of b's cycle less a's, paired by index, as a share of a's mean.
+    def _speed(self, visit: dict[str, Any]) -> float:
+        return fmean(visit["witness_us"]) / self._reference_us if self._reference_us else 1.0
 
-        A start without an iteration that both saw undisturbed is left out; if all are, none is paired.
+    def cycle_us(self, name: str) -> list[float]:
+        """Mean cycle of each start."""
+        return [float(np.nanmean(start)) for start in self._kept[name]]
+
+    def cycle_change(self, a: str, b: str) -> list[float]:
+        """Of each start: mean over iterations of b's cycle less a's, paired by index, as a share of a's mean.
+
+        Where a start has no iteration that both saw undisturbed, its means are compared.
         """
         out = []
         for x, y in zip(self._kept[a], self._kept[b], strict=True):
@@ -116,34 +89,39 @@ class MeasuredCell:
             both = np.isfinite(x[:n]) & np.isfinite(y[:n])
             if both.any():
                 out.append(float((y[:n] - x[:n])[both].mean() / x[:n][both].mean()))
-        if out:
-            return Measured(tuple(out))
-        pairs = zip(self.cycle_us(a).values, self.cycle_us(b).values, strict=True)
-        return Measured(tuple(y / x - 1 for x, y in pairs))
+            else:
+                out.append(float(np.nanmean(y) / np.nanmean(x) - 1))
+        return out
 
-    def throughput(self, name: str) -> Measured:
-        """Output tokens over a run's duration, tok/s; the median of a start's runs at the reference speed."""
-        starts = self._visits[name]
-        durations = [np.array([v["duration_ns"] / v["output_tokens"] for v in visits]) for visits in starts]
-        speeds = [np.array([fmean(v["witness_us"]) for v in visits]) for visits in starts]
-        counted = []
-        for each, speed in zip(durations, speeds, strict=True):
-            kept = near(speed, self.reference_us, RUN_WINDOW)
-            counted.append(np.where(kept, each, np.nan) if kept.any() else each)
-        steep = slope(np.concatenate(counted), np.concatenate(speeds)) if self.reference_us else 0.0
-        moved = [c - steep * (s - self.reference_us) for c, s in zip(counted, speeds, strict=True)]
-        return Measured(tuple(1e9 / float(np.nanmedian(each)) for each in moved))
+    def throughput(self, name: str) -> list[float]:
+        """Of each start: output tokens over a run's duration, tok/s, the mean of its runs. Of a disturbed cycle the
+        time beyond the usual one is taken off."""
+        return [fmean(self._rate(name, visit) for visit in visits) for visits in self._visits[name]]
 
-    def busy(self, name: str) -> Measured:
-        """Device time of a forward, from its first event to its last, over the cycle of the same iterations."""
+    def _rate(self, name: str, visit: dict[str, Any]) -> float:
+        usual = self._usual[name][: len(visit["cycles_ns"])]
+        cycles = np.array(visit["cycles_ns"], dtype=np.float64)
+        beyond = np.where(cycles > DISTURBED * usual, cycles - usual, 0.0).sum()
+        return float(visit["output_tokens"] / (visit["duration_ns"] - beyond) * 1e9)
+
+    def busy(self, name: str) -> list[float]:
+        """Of each start: device time of a forward over the cycle. The forward is timed from its first event to its
+        last in a run of its own, which is as long as any other where the device bounds both; there the share may
+        come out above 1 by what two runs differ."""
         spans = [fmean(block["spans"]["forward_us"]) for block in self.blocks]
-        return Measured(
-            tuple(min(1.0, s / c) for s, c in zip(spans, self.cycle_us(name).values, strict=True))
-        )
+        return [s / c for s, c in zip(spans, self.cycle_us(name), strict=True)]
 
     def context(self, name: str) -> float:
         """Mean committed tokens a request over the cycles."""
         return fmean(self._visits[name][0][0]["contexts"])
+
+
+def _by_iteration(starts: Sequence[Sequence[dict[str, Any]]]) -> NDArray[np.float64]:
+    """Median cycle of each iteration over all runs, ns."""
+    longest = max(len(visit["cycles_ns"]) for visits in starts for visit in visits)
+    return np.nanmedian(
+        np.array([_padded(visit["cycles_ns"], longest) for visits in starts for visit in visits]), axis=0
+    )
 
 
 def _padded(cycles: Sequence[int], length: int) -> NDArray[np.float64]:
@@ -152,19 +130,8 @@ def _padded(cycles: Sequence[int], length: int) -> NDArray[np.float64]:
     return out
 
 
-def _mean(values: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Over what is there; NaN where nothing is."""
-    counted = np.isfinite(values).sum(axis=axis)
-    total = np.nansum(values, axis=axis)
-    return np.divide(total, counted, out=np.full(counted.shape, np.nan), where=counted > 0)
-
-
-def _own_reference(visits: Iterable[dict[str, Any]]) -> float:
-    return reference_us([us for visit in visits for us in visit["witness_us"]])
-
-
 def measured_cells(
-    blocks: Iterable[dict[str, Any]], reference: Callable[[Cell], float | None] = lambda cell: None
+    blocks: Iterable[dict[str, Any]], reference: Callable[[Cell], float] = lambda cell: 0.0
 ) -> list[MeasuredCell]:
     """Raw pieces of kind "validate", grouped. ``reference``: the witness that a cell's costs are stated at, µs."""
     by_cell: dict[Cell, list[dict[str, Any]]] = defaultdict(list)

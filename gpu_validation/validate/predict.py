@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from gpu_validation.calibrate.profile_file import ENGINE, profile_name
 from gpu_validation.configurations import CALIBRATED, CONFIGURATIONS
 from gpu_validation.observe.host_speed import stated_us
 from gpu_validation.validate.claims import Cell
+from gpu_validation.validate.host_speed_profile import at_speed
 from sim.config.resolve import Resolved, resolve
 from sim.config.scenario import Scenario
 from sim.errors import InputError, Problem
@@ -42,6 +45,10 @@ def scenario_keys(
     }
 
 
+#: speeds of the host at which predictions are computed; between them they lie on straight lines
+SPEEDS = (0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
+
+
 class Predictions:
     """Results of the model by cell and configuration, computed once. ``configs`` holds devices/ and algorithms/."""
 
@@ -51,6 +58,7 @@ class Predictions:
         self._configs, self._device, self._load, self._semantics = configs, device, load, semantics
         self._program = configs / "algorithms" / f"{algorithm}@{ENGINE}.toml"
         self._results: dict[tuple[Cell, str], Mapping[str, Any]] = {}
+        self._at_speeds: dict[tuple[Cell, str, float], dict[str, float]] = {}
         self._profiles: dict[str, str] = {}
 
     def resolved(self, cell: Cell, configuration: str) -> Resolved:
@@ -88,11 +96,37 @@ class Predictions:
         """SHA-256 by name of the profiles used so far."""
         return dict(sorted(self._profiles.items()))
 
-    def change(self, cell: Cell, a: str, b: str) -> tuple[float, tuple[float, float] | None]:
-        """Relative change of the cycle from a to b, and its interval for one new boot."""
+    def at_speed(self, cell: Cell, configuration: str, quantity: str, speed: float) -> float:
+        """A quantity on a host of ``speed`` times the calibrated one's times: a straight line between the two of
+        :data:`SPEEDS` around it."""
+        after = min(max(bisect_left(SPEEDS, speed), 1), len(SPEEDS) - 1)
+        low, high = SPEEDS[after - 1], SPEEDS[after]
+        share = min(max((speed - low) / (high - low), 0.0), 1.0)
+        at = [
+            self._central(cell, configuration, s)[quantity] if w else 0.0
+            for s, w in ((low, 1 - share), (high, share))
+        ]
+        return at[0] * (1 - share) + at[1] * share
+
+    def _central(self, cell: Cell, configuration: str, speed: float) -> dict[str, float]:
+        key = cell, configuration, speed
+        if key not in self._at_speeds:
+            resolved = self.resolved(cell, configuration)
+            profile = at_speed(resolved.profile, resolved.program, self._load.work, speed)
+            found = simulate(replace(resolved, profile=profile), hazards=False, new_boots=False).to_json()
+            cycle, throughput = found["cycle_us"]["mean"], found["throughput_tok_s"]["mean"]
+            if cycle is None:
+                raise InputError(
+                    Problem(cell.name, "a run too short for a cycle", "at least eight full-batch cycles")
+                )
+            self._at_speeds[key] = {
+                "cycle_us": cycle,
+                "throughput_tok_s": throughput,
+                "gpu_busy_fraction": found["gpu_busy_fraction"],
+            }
+        return self._at_speeds[key]
+
+    def change_of_a_new_boot(self, cell: Cell, a: str, b: str) -> tuple[float, float] | None:
+        """Interval of the relative change of the cycle from a to b over the host states a boot may be in."""
         pair = paired(self.result(cell, a), self.result(cell, b), "cycle_us")
-        if pair is None:
-            raise InputError(
-                Problem(cell.name, "a run too short for a cycle", "at least eight full-batch cycles")
-            )
-        return pair.relative.mean, pair.relative.pi95
+        return None if pair is None else pair.relative.pi95

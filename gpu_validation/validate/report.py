@@ -128,11 +128,15 @@ def _unsigned(form: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _notes(results: Mapping[str, Any]) -> list[str]:
     return [
-        f"{results['starts']} process starts; a value is the mean over starts, its interval Student's t over them.",
-        "The host of a shared machine changes speed. How fast it is in a turn is told by the launches behind the "
-        "first graph, which all policies make alike: a cycle counts while these take within 25 % of what the profile "
-        "states for them, and runs are moved to just that along the line through the runs of all starts, where they "
-        "follow it. Nothing judged enters this.",
+        f"{results['starts']} process starts. Measured values are means over them, as they were measured; predicted "
+        "ones are means over the same starts, each for the speed that the host had in it.",
+        "The host of a shared machine changes speed. How fast it was in a run is told by the launches behind the "
+        "first graph, which all policies make alike, over what the profile states for them (1: as calibrated). No "
+        "claim is about these launches, and nothing is fitted to what was measured.",
+        "Changes are stated at the calibrated speed: what the unlike speeds of the two runs explain is taken off the "
+        "measured one (`as_measured` in results.json is without that).",
+        "Errors are taken start by start; their interval is Student's t over the starts. The interval beside a "
+        "measured value is that part of its uncertainty.",
         "A cycle is left out as disturbed where it exceeds 1.25 times the median of its iteration over all runs of "
         "its configuration: a shared machine stops its guests now and then.",
         "Token digests: until the first request finishes all runs of a cell must commit the same tokens (1 is "
@@ -146,8 +150,8 @@ def _measurements(cells: Sequence[Mapping[str, Any]]) -> Table:
             c["name"],
             str(c["starts"]),
             number(c["context"]),
-            f"{c['slow']} of {c['cycles']}",
-            str(c["disturbed"]),
+            f"{c['host_speed']:.2f}",
+            f"{c['disturbed']} of {c['cycles']}",
             str(c["digests"]),
             percent(c["half_width"]),
             str(c["critical_side"]),
@@ -158,10 +162,10 @@ def _measurements(cells: Sequence[Mapping[str, Any]]) -> Table:
         "cell",
         "process starts",
         "mean context",
-        "cycles at another speed of the host",
+        "speed of the host",
         "cycles disturbed",
         "token digests",
-        "largest half-width of a mean cycle",
+        "largest half-width of a cycle's error",
         "the model says bound by",
     ]
     return Table(headers, rows)
@@ -234,8 +238,8 @@ def _draw_cells(claims: Sequence[Claim]) -> Canvas:
         name = c["scenario_a"].removeprefix(cell + "-")
         x = cells.index(cell) + (names.index(name) - (len(names) - 1) / 2) * 0.07
         y = 100 * c["error"]
-        if c["measured_interval"] is not None:
-            low, high = (100 * (c["predicted"] / end - 1) for end in reversed(c["measured_interval"]))
+        if c["error_interval"] is not None:
+            low, high = (100 * end for end in c["error_interval"])
             axes.plot([x, x], [low, high], color=colours[name], linewidth=0.8)
         axes.plot([x], [y], marks[name], color=colours[name], markersize=3)
     for name in names:

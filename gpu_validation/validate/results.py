@@ -56,9 +56,9 @@ def results(
 
 def _cell(m: MeasuredCell, judged: Sequence[Judged], predictions: Predictions) -> dict[str, Any]:
     half_widths = [
-        (j.measured.interval[1] - j.measured.interval[0]) / 2 / j.measured.mean
+        (j.compared.error_interval[1] - j.compared.error_interval[0]) / 2
         for j in judged
-        if j.claim.cell == m.cell and j.claim.quantity == "cycle_us" and j.measured.interval is not None
+        if j.claim.cell == m.cell and j.claim.quantity == "cycle_us" and j.compared.error_interval is not None
     ]
     return {
         "name": m.cell.name,
@@ -67,7 +67,7 @@ def _cell(m: MeasuredCell, judged: Sequence[Judged], predictions: Predictions) -
         "context": round(m.context(CALIBRATED), 2),
         "starts": len(m.blocks),
         "cycles": m.cycles,
-        "slow": m.slow,
+        "host_speed": round(m.speed, 4),
         "disturbed": m.disturbed,
         "digests": m.digests,
         "half_width": max(half_widths, default=None),
