@@ -47,8 +47,8 @@ def build(results: Mapping[str, Any]) -> Document:
     of = {q: [c for c in claims if c["quantity"] == q] for q in QUANTITIES}
     return Document(
         title=f"The model against {results['device']['device']}",
-        question="Every policy is run for real, and what the model predicts of it, calibrated beforehand on one "
-        "configuration, is held against what was measured.",
+        question="Every policy is run for real, and what the model predicts of it, from calibration runs beforehand, "
+        "is held against what was measured. Calibration used no cycle of any configuration.",
         verdict=[_sentence(q, found) for q, found in of.items() if found],
         sections=[
             Section("Changes from one policy to another", _changes(of["cycle_change"])),
