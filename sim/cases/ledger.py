@@ -7,11 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sim.cases.predict import REPLICATIONS, Prediction, predict
+from sim.cases.check import problems
+from sim.cases.edit import REPLICATIONS
+from sim.cases.predict import Prediction, predict
 from sim.cases.schema import Case, load_cases
 from sim.cases.verdict import CLASSES, EDGES, Verdict, magnitude, signed, verdict
 from sim.config import paths
 from sim.config.declarations import load_profile_with_hash, parse_toml, read_bytes
+from sim.errors import InputError
 from sim.files import json_text, write_atomically
 from sim.hazards.text import verdict as hazard_verdict
 from sim.report import markdown, style
@@ -25,8 +28,12 @@ FIRST = "first_predictions.json"
 
 
 def predictions() -> dict[str, Prediction]:
-    """Every shipped case, decidable ones first, each group by id. Raises InputError on a wrong file."""
+    """Every shipped case, decidable ones first, each group by id. Raises InputError with the problems of all files
+    before anything is predicted."""
     cases = load_cases()
+    wrong = [problem for name, case in cases.items() for problem in problems(case, f"{name}.toml")]
+    if wrong:
+        raise InputError(wrong)
     ordered = sorted(cases, key=lambda name: (not cases[name].decidable, name))
     return {name: predict(cases[name], name) for name in ordered}
 

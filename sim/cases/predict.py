@@ -1,28 +1,21 @@
-"""From a case to its prediction: edit the declarations, fit the one free parameter, run both sides."""
+"""From a case to its prediction: fit the one free parameter, run both sides."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from scipy.optimize import brentq
 
-from sim.cases.schema import Case, Quantity, Side
+from sim.cases.check import checked
+from sim.cases.edit import resolved_side
+from sim.cases.schema import Case, Quantity
 from sim.cases.verdict import Verdict, verdict
-from sim.config.checked import Origin, validated
-from sim.config.profile import is_model_cost
-from sim.config.resolve import Resolved, resolve
-from sim.config.scenario import Scenario
 from sim.errors import InputError, Problem
-from sim.program.step_program import Operation, StepProgram
 from sim.result import RunResult
 from sim.run import simulate
 from sim.stats.intervals import mean_interval
 
-#: replications of a prediction, and of every run of its fit: with few requests the luck of one moves throughput
-REPLICATIONS = 3
 #: range of a fitted scale, and relative tolerance of the quantity it reproduces
 SCALES = (0.02, 50.0)
 TOLERANCE = 1e-3
@@ -54,6 +47,7 @@ class Prediction:
 
 def predict(case: Case, name: str) -> Prediction:
     """The prediction of a case; empty for one that has no scenario. Raises InputError on one that is wrong."""
+    checked(case, name)
     if not case.scenario:
         return Prediction(case, None, None, None, None, None)
     fitted: dict[str, float] = {}
@@ -62,8 +56,8 @@ def predict(case: Case, name: str) -> Prediction:
         if value is None:
             return Prediction(case, None, None, None, None, None)
         fitted[case.fit.parameter] = value
-    before = simulate(_resolved(case, case.before, name, "before", fitted), new_boots=False)
-    after = simulate(_resolved(case, case.after, name, "after", fitted), new_boots=False)
+    before = simulate(resolved_side(case, case.before, f"{name}: before", fitted), new_boots=False)
+    after = simulate(resolved_side(case, case.after, f"{name}: after", fitted), new_boots=False)
     was, becomes = mean_of(before, case.quantity), mean_of(after, case.quantity)
     change = None if not was or becomes is None else (becomes / was - 1) * 100
     interval = _interval(before, after, case.quantity)
@@ -94,7 +88,7 @@ def _fit(case: Case, name: str) -> float | None:
     def miss(log_scale: float) -> float:
         scales: dict[str, float] = {fit.parameter: math.exp(log_scale)}
         result = simulate(
-            _resolved(case, case.before, name, "before", scales), new_boots=False, hazards=False
+            resolved_side(case, case.before, f"{name}: before", scales), new_boots=False, hazards=False
         )
         value = mean_of(result, fit.quantity)
         if not value:
@@ -108,54 +102,3 @@ def _fit(case: Case, name: str) -> float | None:
         return None
     found = math.exp(brentq(miss, low, high, xtol=TOLERANCE / 4, rtol=TOLERANCE / 4))
     return found if abs(miss(math.log(found))) <= 2 * TOLERANCE else None
-
-
-def _resolved(case: Case, side: Side, name: str, which: str, scales: Mapping[str, float]) -> Resolved:
-    """The scenario of one side with its program and profile edited."""
-    origin = Origin(f"{name}: {which}")
-    side = side.over(case.both)
-    model = scales.get("model_scale", 1.0)
-    keys = _over(case.scenario, side.scenario)
-    keys = _over(keys, {k: v for k, v in scales.items() if k != "model_scale"})
-    keys = _over(keys, {"run": {"replications": REPLICATIONS}})
-    resolved = resolve(validated(Scenario, keys, origin), origin)
-    costs = {
-        name: cost.scaled(model) if is_model_cost(name) else cost
-        for name, cost in {**resolved.profile.costs, **side.costs}.items()
-    }
-    profile = resolved.profile.model_copy(
-        update={"costs": costs, "semantics": {**resolved.profile.semantics, **side.semantics}}
-    )
-    return replace(resolved, profile=profile, program=_edited(resolved.program, side, name))
-
-
-def _over(common: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """``own`` over ``common``, tables merged key by key."""
-    out = dict(common)
-    for key, value in own.items():
-        inner = out.get(key)
-        out[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
-    return out
-
-
-def _edited(program: StepProgram, side: Side, name: str) -> StepProgram:
-    """The program with a side's insertions and omissions in its decode list. Raises InputError on unknown names."""
-    known = {op.name for op in program.operations}
-    wrong = [x for x in (*side.drop, *(i.before for i in side.insert)) if x not in known]
-    if wrong:
-        raise InputError(
-            [
-                Problem(name, f'no operation "{x}"', f"an operation of {program.algorithm}@{program.engine}")
-                for x in wrong
-            ]
-        )
-    if not side.insert and not side.drop:
-        return program
-    operations: list[Operation] = []
-    for op in program.operations:
-        for insertion in side.insert:
-            if insertion.before == op.name:
-                operations += insertion.operations * insertion.times
-        if op.name not in side.drop:
-            operations.append(op)
-    return program.model_copy(update={"operations": tuple(operations)})

@@ -7,18 +7,24 @@ scenarios that stand for it. Written, and committed, before the prediction is co
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from sim.config import paths
-from sim.config.checked import Origin, validated
+from sim.config.checked import Attempts, Origin, validated
 from sim.config.declarations import parse_toml, read_bytes
 from sim.config.profile import Cost, Semantics
+from sim.errors import InputError
 from sim.program.step_program import Operation
 
 #: what a change may be of: quantities of a result (means), and the idle time of the forward stream a step
 Quantity = Literal["throughput_tok_s", "cycle_us", "tpot_ms", "itl_ms", "ttft_ms", "idle_us"]
+#: what is divided by, or taken the logarithm of
+Positive = Annotated[float, Field(gt=1e-9, allow_inf_nan=False)]
+#: per cent of a quantity that is never below zero
+Change = Annotated[float, Field(ge=-100, allow_inf_nan=False)]
 
 
 class _Table(BaseModel):
@@ -48,11 +54,26 @@ class Published(_Table):
 
     what: str
     unit: str = ""
-    before: float | None = None
-    after: float | None = None
-    change_percent: float | None = None
-    low_percent: float | None = None
-    high_percent: float | None = None
+    before: Positive | None = None
+    after: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    change_percent: Change | None = None
+    low_percent: Change | None = None
+    high_percent: Change | None = None
+
+    @model_validator(mode="after")
+    def range_has_two_ends_in_order(self) -> Published:
+        low, high = self.low_percent, self.high_percent
+        if (low is None) != (high is None):
+            key, other = ("high_percent", "low_percent") if high is None else ("low_percent", "high_percent")
+            expected = f"{key} as well, or no {other}: a range has two ends"
+            raise PydanticCustomError("refused", "range", {"found": f"{other} alone", "expected": expected})
+        if low is not None and high is not None and low > high:
+            context = {
+                "found": f"low_percent {low:g} above high_percent {high:g}",
+                "expected": "low comes first",
+            }
+            raise PydanticCustomError("refused", "range", context)
+        return self
 
 
 class Fit(_Table):
@@ -64,7 +85,7 @@ class Fit(_Table):
 
     parameter: Literal["model_scale", "device_scale", "host_scale"]
     quantity: Quantity
-    target: float = Field(gt=0)
+    target: Positive
 
 
 class Insertion(_Table):
@@ -72,7 +93,7 @@ class Insertion(_Table):
 
     before: str
     operations: tuple[Operation, ...] = Field(min_length=1)
-    times: int = Field(default=1, ge=1)
+    times: int = Field(default=1, ge=1, le=10_000)
 
 
 class Side(_Table):
@@ -140,5 +161,9 @@ def load_case(name: str) -> Case:
 
 
 def load_cases() -> dict[str, Case]:
-    """Every shipped case by its id. Raises InputError."""
-    return {name: load_case(name) for name in paths.names("cases")}
+    """Every shipped case by its id. Raises InputError with the problems of all files."""
+    attempts = Attempts()
+    loaded = {name: attempts.call(load_case, name) for name in paths.names("cases")}
+    if attempts.problems:
+        raise InputError(attempts.problems)
+    return {name: case for name, case in loaded.items() if case is not None}

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from sim.cases import ledger
-from sim.cases.predict import _resolved, predict
+from sim.cases.check import problems
+from sim.cases.edit import resolved_side
+from sim.cases.predict import predict
 from sim.cases.schema import Case, load_case, load_cases
 from sim.cases.verdict import Verdict, magnitude, verdict
 from sim.cli import main
@@ -66,7 +68,7 @@ def test_every_case_says_what_decides_it_and_both_its_scenarios_resolve(name: st
     if not c.scenario:
         return
     for which, side in (("before", c.before), ("after", c.after)):
-        resolved = _resolved(c, side, name, which, {})
+        resolved = resolved_side(c, side, f"{name}: {which}")
         assert resolved.scenario.run.replications > 1
     if c.fit is not None and c.published.before is not None and c.fit.quantity == c.quantity:
         published = c.published.before * (1000 if (c.quantity, c.published.unit) == ("cycle_us", "ms") else 1)
@@ -97,7 +99,7 @@ def test_what_both_sides_share_is_stated_once_and_a_side_wins_over_it() -> None:
         "costs": {"host.queue": {"value": 7.0}},
     }
     c = case(both=both, before={}, after={"scenario": {"host_lengths": "none"}})
-    sides = [_resolved(c, side, "made_up", "a side", {}) for side in (c.before, c.after)]
+    sides = [resolved_side(c, side, "made_up: a side") for side in (c.before, c.after)]
     assert [r.scenario.host_lengths for r in sides] == ["exact", "none"]
     for r in sides:
         names = [op.name for op in r.program.operations]
@@ -160,7 +162,7 @@ def test_the_fit_reproduces_the_figure_before_and_the_rest_is_predicted() -> Non
 
 
 def test_the_model_s_scale_leaves_hops_and_small_kernels_alone() -> None:
-    doubled = _resolved(case(), case().before, "made_up", "before", {"model_scale": 2.0}).profile.costs
+    doubled = resolved_side(case(), case().before, "made_up", {"model_scale": 2.0}).profile.costs
     assert (doubled["graph.target"].value, doubled["hop.cross_stream"].value) == (800, 2)
     assert doubled["kernel.small"].value == 5
 
