@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,6 @@ from sim.report.document import Document, Figure, Section, Table
 from sim.report.figures import ledger as figure
 from sim.report.text import number, percent, percent_span
 from sim.version import package_version
-
-#: what was predicted first, before faults of method were corrected; kept with the report
-FIRST = "first_predictions.json"
 
 
 def predictions() -> dict[str, Prediction]:
@@ -96,7 +92,7 @@ def write_report(predicted: Mapping[str, Prediction], folder: Path) -> Path:
     """``report.md``, ``cases.json`` and the figure in ``folder``, which is made; returns the report."""
     images = folder / "figures"
     images.mkdir(parents=True, exist_ok=True)
-    document = _document(predicted, _discussions(), _first(folder))
+    document = _document(predicted, _discussion("after_prediction"), _discussion("first_predictions"))
     for drawn in document.figures():
         style.save(drawn.draw, images, drawn.name)
     write_atomically(folder / "cases.json", json_text(to_json(predicted)))
@@ -105,20 +101,19 @@ def write_report(predicted: Mapping[str, Prediction], folder: Path) -> Path:
     return report
 
 
-def _discussions() -> dict[str, Any]:
-    """What was found out about a case after its prediction: case id → text, and ``group`` tables that set several
-    readings of one published pair side by side."""
-    path = paths.folder("cases") / "discussion" / "after_prediction.toml"
+def _discussion(name: str) -> dict[str, Any]:
+    """What is kept about the shipped cases beside their files.
+
+    ``after_prediction``: what was found out about a case after its prediction (case id → text), and ``group`` tables
+    that set several readings of one published pair side by side. ``first_predictions``: what was predicted first,
+    before faults of method were corrected.
+    """
+    path = paths.folder("cases") / "discussion" / f"{name}.toml"
     return parse_toml(read_bytes(path), path.name)
 
 
-def _first(folder: Path) -> dict[str, Any] | None:
-    path = folder / FIRST
-    return json.loads(path.read_text()) if path.is_file() else None
-
-
 def _document(
-    predicted: Mapping[str, Prediction], discussions: Mapping[str, Any], first: dict[str, Any] | None
+    predicted: Mapping[str, Prediction], discussions: Mapping[str, Any], first: Mapping[str, Any]
 ) -> Document:
     agree, decidable = agreement(predicted)
     names = list(predicted)
@@ -139,9 +134,8 @@ def _document(
                 *discussions.get("undecided", ()),
             ],
         ),
+        _history(predicted, first, discussions["history"]),
     ]
-    if first is not None:
-        sections.append(_history(predicted, first, discussions["history"]))
     return Document(
         title="Ledger: published changes, predicted",
         question="Does the model, from costs measured on one H200 and public figures, predict what others measured "
@@ -168,17 +162,17 @@ def _document(
     )
 
 
-def _parts(predicted: Mapping[str, Prediction], first: Mapping[str, Any] | None) -> list[str]:
+def _parts(predicted: Mapping[str, Prediction], first: Mapping[str, Any]) -> list[str]:
     """The agreement taken apart: by set, without the pairs that had no effect, by source. One table of rows that all
     had none makes a share look better than it is."""
     decided = {name: p for name, p in predicted.items() if p.case.decidable}
-    sets = [first, *first.get("later_sets", ())] if first is not None else []
-    shares = [(*agreement(chosen), chosen) for chosen in (_of_set(decided, s) for s in sets)]
+    sets = [first, *first.get("later_sets", ())]
+    shares = [agreement(chosen) for s in sets if (chosen := _of_set(decided, s))]
     lines = []
     if len(shares) > 1:
         lines.append(
             "By set, each committed before its first prediction: "
-            + "; ".join(f"{agree} of {count}" for agree, count, _ in shares)
+            + "; ".join(f"{agree} of {count}" for agree, count in shares)
             + "."
         )
     effects = {name: p for name, p in decided.items() if not _had_no_effect(p.case)}
@@ -303,28 +297,21 @@ def _group(predicted: Mapping[str, Prediction], title: str, prefix: str, text: S
 
 def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text: Sequence[str]) -> Section:
     """What was predicted first, what stood before the latest corrections, and what stands now."""
-    rows = []
-    for entry in first["cases"]:
-        p = predicted.get(entry["id"])
-        if p is not None:
-            rows.append(
-                [
-                    entry["id"],
-                    percent_or_dash(entry["predicted_percent"]),
-                    entry["verdict"],
-                    percent_or_dash(entry["earlier_percent"]),
-                    entry["earlier_verdict"],
-                    percent_or_dash(p.change_percent),
-                    str(p.verdict),
-                ]
-            )
-    was, earlier = (
-        sum(entry[key] == Verdict.AGREES for entry in first["cases"])
-        for key in ("verdict", "earlier_verdict")
-    )
+    known = [entry for entry in first["cases"] if entry["id"] in predicted]
+    rows = [
+        [
+            entry["id"],
+            percent_or_dash(entry.get("predicted_percent")),
+            entry["verdict"],
+            percent_or_dash(entry.get("earlier_percent")),
+            entry["earlier_verdict"],
+            *_now(predicted[entry["id"]]),
+        ]
+        for entry in known
+    ]
     foot = (
-        f"First: at the commit that follows {first['commit']}, {was} of {len(rows)} agreed. Earlier: at "
-        f"{first['earlier_commit']}, {earlier} did."
+        f"First: at the commit that follows {first['commit']}, {_agreed(known, 'verdict')} of {len(rows)} agreed. "
+        f"Earlier: at {first['earlier_commit']}, {_agreed(known, 'earlier_verdict')} did."
     )
     headers = ["case", "first", "verdict", "earlier", "verdict", "now", "verdict"]
     later = [block for one in first.get("later_sets", ()) for block in _later_set(predicted, one)]
@@ -333,20 +320,29 @@ def _history(predicted: Mapping[str, Prediction], first: Mapping[str, Any], text
 
 def _later_set(predicted: Mapping[str, Prediction], chosen: Mapping[str, Any]) -> list[str | Table]:
     """What was predicted first of a set of cases that joined later, and what stands now."""
+    known = [entry for entry in chosen["cases"] if entry["id"] in predicted]
     rows = [
         [
             entry["id"],
-            percent_or_dash(entry["predicted_percent"]),
+            percent_or_dash(entry.get("predicted_percent")),
             entry["verdict"],
-            percent_or_dash(p.change_percent),
-            str(p.verdict),
+            *_now(predicted[entry["id"]]),
         ]
-        for entry in chosen["cases"]
-        if (p := predicted.get(entry["id"])) is not None
+        for entry in known
     ]
-    was = sum(entry["verdict"] == Verdict.AGREES for entry in chosen["cases"])
-    foot = f"Set committed at {chosen['commit']}: at its first prediction {was} of {len(rows)} agreed."
+    foot = (
+        f"Set committed at {chosen['commit']}: at its first prediction {_agreed(known, 'verdict')} of {len(rows)} "
+        "agreed."
+    )
     return [foot, Table(["case", "first", "verdict", "now", "verdict"], rows)]
+
+
+def _now(p: Prediction) -> list[str]:
+    return [percent_or_dash(p.change_percent), str(p.verdict)]
+
+
+def _agreed(entries: Sequence[Mapping[str, Any]], key: str) -> int:
+    return sum(entry[key] == Verdict.AGREES for entry in entries)
 
 
 def _fitted(p: Prediction) -> str:

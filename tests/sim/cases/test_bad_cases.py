@@ -132,8 +132,8 @@ def test_the_good_case_is_good(write: Callable[..., Path]) -> None:
         ),
         (
             "both = {}",
-            'both.insert = [{ before = "verify", operations = [{ phase = "forward", name = "x", kind = "synchronize", '
-            'event = "nothing" }] }]',
+            'both.insert = [{ before = "verify", operations = [{ phase = "forward", name = "x", '
+            'kind = "synchronize", event = "nothing" }] }]',
             'before and after: operations "x": found a wait for event "nothing", which nothing records',
         ),
         ('device = "toy"', 'device = "toyy"', 'before and after: device: found "toyy"'),

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from sim.cases import ledger
-from sim.cases.check import problems
 from sim.cases.edit import resolved_side
 from sim.cases.predict import predict
 from sim.cases.schema import Case, load_case, load_cases
@@ -211,6 +210,9 @@ def test_the_command_prints_the_ledger_and_writes_the_interface_s_shape(
     assert (tmp_path / "ledger" / "figures" / "changes.png").is_file()
     report = (tmp_path / "ledger" / "report.md").read_text()
     assert "overlapsim cases --report reports/ledger" in report
+    assert "## First predictions" in report, "known whatever the folder is called"
+    assert "gh200_dflash_reads_b1 | −0.99 % | agrees | −1.10 % | agrees |" in report
+    assert "1 of 1 agreed. Earlier" in report
 
 
 def test_the_report_keeps_what_was_predicted_first_and_earlier(few: dict[str, Case]) -> None:
