@@ -7,13 +7,16 @@ when the input or the device is wrong.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import gc
 import json
+import os
 import signal
 import sys
 import time
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from gpu_validation.starts import INTERRUPTED
@@ -35,17 +38,54 @@ def main() -> None:
         "--deadline", type=float, required=True, help="process clock at which to stop, epoch s"
     )
     given = parser.parse_args()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(INTERRUPTED))
     try:
-        Start(given).run()
+        Start(given, Ending()).run()
     except InputError as error:
         print_input_error(error)
         sys.exit(2)
 
 
+class Ending:
+    """Ends the process when it is told to, or when its parent is gone and nobody would read what it measures.
+
+    At once and without unwinding: pieces are whole on disk or not there, the device's memory goes with the process,
+    and an exception raised between two instructions of somebody's destructor would be printed and forgotten. Only a
+    piece that is being written is finished first.
+    """
+
+    def __init__(self) -> None:
+        self._parent = os.getppid()
+        self._writing = self._told = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self._told = True
+        if not self._writing:
+            os._exit(INTERRUPTED)
+
+    @property
+    def orphaned(self) -> bool:
+        return os.getppid() != self._parent
+
+    def write(self, path: Path, text: str) -> None:
+        self._writing = True
+        write_atomically(path, text)
+        self._writing = False
+        if self._told:
+            os._exit(INTERRUPTED)
+
+
+def end_with_parent() -> None:
+    """Asks the system, where it is Linux, for a signal when the parent dies, whatever it dies of; elsewhere
+    :attr:`Ending.orphaned` finds out after the current piece."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, int(signal.SIGTERM), 0, 0, 0)
+
+
 class Start:
-    def __init__(self, given: argparse.Namespace):
+    def __init__(self, given: argparse.Namespace, ending: Ending):
         import torch
 
         from gpu_validation import settings
@@ -57,7 +97,7 @@ class Start:
         # Inference only; a collector that runs when it likes would be a host section of its own.
         torch.set_grad_enabled(False)
         torch.set_num_threads(1)
-        self.given = given
+        self.given, self.ending = given, ending
         self.load = settings.load_of(given.backend)
         self.races = settings.races_of(given.backend)
         self.backend = open_backend(given.backend)
@@ -84,7 +124,7 @@ class Start:
     def _piece(self, name: str, make: Any) -> None:
         """Make and store one piece unless it is there or time is up."""
         path = self.given.raw / f"{self.given.kind}-{self.given.start}-{name}.json"
-        if path.is_file() or time.time() > self.given.deadline:
+        if path.is_file() or self._over():
             return
         began = time.time()
         content = make()
@@ -92,8 +132,11 @@ class Start:
         content["seconds"] = round(time.time() - began, 2)
         content["device"] = self.device
         content["date"] = time.strftime("%Y-%m-%d", time.gmtime())
-        write_atomically(path, json.dumps(content, allow_nan=False))
+        self.ending.write(path, json.dumps(content, allow_nan=False))
         self._say(f"{path.name}: {content['seconds']} s")
+
+    def _over(self) -> bool:
+        return time.time() > self.given.deadline or self.ending.orphaned
 
     def _say(self, text: str) -> None:
         print(f"start {self.given.start}: {text}", flush=True)
@@ -150,7 +193,7 @@ class Start:
         built = None
         for concurrency in self.load.validated[model]:
             path = self.given.raw / f"validate-{self.given.start}-{model}-c{concurrency}.json"
-            if path.is_file() or time.time() > self.given.deadline:
+            if path.is_file() or self._over():
                 continue
             if built is None:
                 built = self._build(model)
@@ -170,4 +213,5 @@ class Start:
 
 
 if __name__ == "__main__":
+    end_with_parent()
     main()

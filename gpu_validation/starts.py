@@ -13,14 +13,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from gpu_validation import settings
+from gpu_validation.raw import KINDS, pieces, start_of
 from sim.errors import InputError, Problem
-from sim.files import check_folder, json_text, write_atomically
+from sim.files import check_folder, json_text, unreadable, write_atomically
+from sim.study.lock import sole_writer
 
 #: exit status of a program ended by Ctrl-C
 INTERRUPTED = 130
@@ -83,27 +85,63 @@ class Asked:
         }
 
     def check(self, raw: Path) -> None:
-        """Raises InputError if ``raw`` holds pieces of another question or of another version of the suite."""
-        note = raw / ASKED
-        if not note.is_file() or not any(path.name != ASKED for path in raw.glob("*.json")):
+        """Raises InputError if ``raw`` holds pieces of another question or of another version of the suite, pieces
+        that nothing says the question of, or files between them that are none."""
+        if not _pieces_in(raw):
             return
-        try:
-            # The first format's notes may not name it.
-            held = {"format": 1, **json.loads(note.read_text(encoding="utf-8"))}
-        except (ValueError, TypeError):
-            raise InputError(
-                Problem(f"{note}", "no JSON object", "what the suite wrote there", "Start over with --fresh.")
-            ) from None
+        held = _note(raw / ASKED)
         changed = ", ".join(k for k, v in self.settings().items() if held.get(k) != v)
         if changed:
+            others = any(_pieces_in(raw, kind) for kind in KINDS if kind != self.kind)
+            drop = "" if others else ", or drop those measurements with --fresh"
             raise InputError(
                 Problem(
                     f"{raw}",
                     f"measurements made with another {changed}",
                     "a folder of the same question, or an empty one",
-                    "Name another folder with --raw, or drop those measurements with --fresh.",
+                    f"Name another folder with --raw{drop}.",
                 )
             )
+        self._check_names(raw)
+
+    def _check_names(self, raw: Path) -> None:
+        every = replace(self, models=tuple(self.load.validated))
+        problems = []
+        for path in _pieces_in(raw, self.kind):
+            start = start_of(path)
+            if start is None or path.name not in every.names(start):
+                example = f"names as {every.names(0)[-1]}"
+                problems.append(
+                    Problem(
+                        f"{path}", "a name that no piece of this question has", example, "Move it elsewhere."
+                    )
+                )
+        if problems:
+            raise InputError(problems)
+
+    def beyond(self, raw: Path) -> list[int]:
+        """Process starts in ``raw`` that were not asked for."""
+        found = {start_of(path) for path in _pieces_in(raw, self.kind)}
+        return sorted(start for start in found if start is not None and start >= self.starts)
+
+
+def _pieces_in(raw: Path, *kinds: str) -> list[Path]:
+    return sorted(path for kind in kinds or KINDS for path in raw.glob(f"{kind}-*.json"))
+
+
+def _note(path: Path) -> dict[str, Any]:
+    """What the pieces beside it answer."""
+    try:
+        # The first format's notes may not name it.
+        return {"format": 1, **json.loads(path.read_text(encoding="utf-8"))}
+    except OSError as error:
+        found = unreadable(error)
+        if isinstance(error, FileNotFoundError):
+            found += " beside the pieces, so that nothing says what they answer"
+    except (ValueError, TypeError, RecursionError):
+        found = "no JSON object"
+    remedy = "Start over with --fresh, or name another folder with --raw."
+    raise InputError(Problem(f"{path}", found, "what the suite wrote there", remedy))
 
 
 def models_of(given: str | None, backend: str) -> tuple[str, ...]:
@@ -121,28 +159,37 @@ def models_of(given: str | None, backend: str) -> tuple[str, ...]:
 def measure(asked: Asked, raw: Path, budget_s: float, fresh: bool = False) -> list[str]:
     """Runs what is missing within the budget; returns the files still missing.
 
-    Raises InputError when a process start ends badly or the folder holds something else; SystemExit on Ctrl-C.
+    Raises InputError when a process start ends badly, or the folder holds something else or is being measured into by
+    another process; SystemExit on Ctrl-C.
     """
-    _claim(raw, asked, fresh)
-    deadline = time.time() + budget_s
-    for start in range(asked.starts):
-        left = deadline - time.time()
-        if all((raw / name).is_file() for name in asked.names(start)) or left < _LEAST_S:
-            continue
-        print(f"start {start} of {asked.starts}, {left:.0f} s left", flush=True)
-        _run(asked, raw, start, deadline)
+    check_folder(raw, "--raw", [ASKED])
+    raw.mkdir(parents=True, exist_ok=True)
+    with sole_writer(raw, "--raw"):
+        _claim(raw, asked, fresh)
+        deadline = time.time() + budget_s
+        for start in range(asked.starts):
+            left = deadline - time.time()
+            if all((raw / name).is_file() for name in asked.names(start)) or left < _LEAST_S:
+                continue
+            print(f"start {start} of {asked.starts}, {left:.0f} s left", flush=True)
+            _run(asked, raw, start, deadline)
     return asked.missing(raw)
 
 
 def _claim(raw: Path, asked: Asked, fresh: bool) -> None:
-    """Make ``raw`` this question's folder."""
-    check_folder(raw, "--raw", [ASKED])
-    raw.mkdir(parents=True, exist_ok=True)
+    """Make ``raw`` this question's folder; damaged pieces are found before minutes are spent on more of them."""
     if fresh:
-        for path in raw.glob(f"{asked.kind}-*.json"):
+        others = _pieces_in(raw, *(kind for kind in KINDS if kind != asked.kind))
+        if others:
+            found, expected = (
+                f"other measurements beside it: {others[0].name}",
+                "a folder of the same question",
+            )
+            raise InputError(Problem(f"{raw}", found, expected, "Name another folder with --raw."))
+        for path in _pieces_in(raw, asked.kind):
             path.unlink()
-    else:
-        asked.check(raw)
+    asked.check(raw)
+    pieces(raw, asked.kind)
     write_atomically(raw / ASKED, json_text(asked.settings()))
 
 
@@ -155,15 +202,23 @@ def _run(asked: Asked, raw: Path, start: int, deadline: float) -> None:
     ]
     package = str(Path(__file__).resolve().parent.parent)
     path = os.pathsep.join(p for p in (package, os.environ.get("PYTHONPATH")) if p)
-    child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+    child: subprocess.Popen[bytes] | None = None
     stopped: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopped.append(number)
-        child.send_signal(signal.SIGTERM)
+        if child is not None:
+            child.send_signal(signal.SIGTERM)
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # The child inherits that Ctrl-C is ignored until it has a handler of its own: it goes to all processes of a
+    # terminal, and what the parent sends on ends a child that is still loading.
+    previous = {signal.SIGTERM: signal.signal(signal.SIGTERM, stop)}
+    previous[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
+        child = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
+        signal.signal(signal.SIGINT, stop)
+        if stopped:
+            child.send_signal(signal.SIGTERM)
         status = child.wait()
     finally:
         for number, handler in previous.items():

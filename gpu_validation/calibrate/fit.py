@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gpu_validation.calibrate.complete import check_complete, own_sections
 from gpu_validation.calibrate.device_costs import (
     between_starts,
     event_us,
@@ -40,7 +41,7 @@ from gpu_validation.runtime.host_work import HostWork
 from sim.config.profile import Cost, DeviceProfile, HostState
 from sim.program.policies import PLATFORMS
 from sim.program.primitives import FIRST_LAUNCH, WAKE
-from sim.program.step_program import Kind, StepProgram
+from sim.program.step_program import StepProgram
 
 
 def fit(
@@ -49,8 +50,11 @@ def fit(
     models: Sequence[dict[str, Any]],
     primitives: Sequence[dict[str, Any]],
     provenance: dict[str, str],
+    batches: Sequence[int],
 ) -> DeviceProfile:
-    """``models`` and ``primitives``: one raw piece a process start (:mod:`gpu_validation.calibrate.measure`)."""
+    """``models`` and ``primitives``: one raw piece a process start (:mod:`gpu_validation.calibrate.measure`);
+    ``batches``: those that are calibrated. Raises InputError where a piece lacks what the program asks for."""
+    check_complete(program, models, batches)
     starts = f"{len(models)} process starts"
     runs: dict[int, list[tuple[str, float, RunRecord]]] = defaultdict(list)
     sections: list[dict[Place, Passes]] = []
@@ -87,11 +91,7 @@ def fit(
         program, full, roomy, paused, event, f"segment between timing events ({event:.2f} us each), {starts}"
     )
     costs |= side_costs(alone, f"timed alone, {starts}")
-    own = [op.name for op in program.prefill if op.host == f"host.{op.name}" or op.kind is Kind.HOST]
-    shared = {op.name for op in program.operations}
-    costs |= prefill_costs(
-        runs, [n for n in own if n not in shared], f"the first iteration of every run, {starts}"
-    )
+    costs |= prefill_costs(runs, own_sections(program), f"the first iteration of every run, {starts}")
     platform = primitives[0]["device"]["platform"]
     return DeviceProfile(
         name=name,

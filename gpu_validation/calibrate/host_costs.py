@@ -134,6 +134,11 @@ def undisturbed(values: Sequence[float]) -> list[float]:
     return [v for v in values if v <= max(DISTURBED * typical, typical)]
 
 
+def expected_sections(program: StepProgram, mode: str) -> set[str]:
+    """Names of the host's sections in every steady pass of a run in ``mode``."""
+    return {p.name for piece in _pieces(program, mode) for p in piece if p.host is not None}
+
+
 def _pieces(program: StepProgram, mode: str) -> tuple[tuple[Primitive, ...], ...]:
     """The decode iteration that a run in ``mode`` repeats while its batch stays full, as a loop runs it."""
     policies = policies_of(CONFIGURATIONS[MODES[mode]])
@@ -191,7 +196,8 @@ def host_costs(program: StepProgram, runs: Sequence[Sequence[Sample]], source: s
         out[name] = Cost(
             value=value,
             batch=batches if isinstance(value, tuple) else None,
-            within_sd=round(median(s.sd / s.mean for s in base), 4),
+            # A section shorter than the clock can see has no scatter to speak of.
+            within_sd=round(median(s.sd / s.mean if s.mean > 0 else 0.0 for s in base), 4),
             valid_range={"batch": (batches[0], batches[-1])},
             status="measured",
             source=source,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gpu_validation.calibrate.fit import fit
+from gpu_validation.raw import pieces
 from sim.errors import InputError, Problem
 from sim.ingest.files import write_profile, write_program
 from sim.program.step_program import StepProgram
+
+__all__ = ["ENGINE", "device_slug", "pieces", "profile_name", "write_calibration"]
 
 ENGINE = "suite"
 #: the model whose profile has the plain name
@@ -28,33 +30,21 @@ def profile_name(device: str, model: str) -> str:
     return f"{device}_{ENGINE}" + ("" if model == MAIN_MODEL else f"_{model}")
 
 
-def pieces(raw: Path, kind: str) -> list[dict[str, Any]]:
-    """Every finished piece of raw data of this kind by start and name. Raises InputError for broken files."""
-    return [_piece(path) for path in sorted(raw.glob(f"{kind}-*.json"))]
-
-
-def _piece(path: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise InputError(
-            Problem(
-                f"{path}",
-                "no JSON object",
-                "a piece as the suite wrote it",
-                "Delete the file and measure again; the other pieces are kept.",
-            )
-        ) from None
-
-
 def write_calibration(
-    raw: Path, program: StepProgram, name: str | None, into: Path, provenance: dict[str, str]
+    raw: Path,
+    program: StepProgram,
+    name: str | None,
+    into: Path,
+    provenance: dict[str, str],
+    batches: Sequence[int],
+    starts: int | None = None,
 ) -> list[Path]:
-    """Writes ``into``/devices and ``into``/algorithms from all finished pieces in ``raw``; returns the files.
+    """Writes ``into``/devices and ``into``/algorithms from the finished pieces in ``raw``; returns the files.
 
-    Raises InputError where a model was not measured at all.
+    ``batches``: those that are calibrated; ``starts``: as :func:`gpu_validation.raw.pieces` has it. Raises InputError
+    where a model was not measured at all or pieces lack something; then nothing is written.
     """
-    found = pieces(raw, "calibrate")
+    found = pieces(raw, "calibrate", starts)
     primitives = [p for p in found if "samples" in p]
     models = [p for p in found if "batches" in p]
     if not primitives or not models:
@@ -68,10 +58,12 @@ def write_calibration(
         )
     device = name or device_slug(primitives[0]["device"]["device"])
     facts = {**_facts(primitives), **provenance}
-    written = []
+    profiles = []
     for model in dict.fromkeys(p["model"] for p in models):
-        starts = [p for p in models if p["model"] == model]
-        profile = fit(profile_name(device, model), program, starts, primitives, facts)
+        of_model = [p for p in models if p["model"] == model]
+        profiles.append(fit(profile_name(device, model), program, of_model, primitives, facts, batches))
+    written = []
+    for profile in profiles:
         path = into / "devices" / f"{profile.name}.toml"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_profile(

@@ -14,7 +14,7 @@ from gpu_validation.calibrate.fit import fit
 from gpu_validation.calibrate.profile_file import ENGINE, pieces
 from gpu_validation.spec.declared import declared
 from gpu_validation.validate.race_model import given, piece_us, taken_over, window
-from gpu_validation.validate.races import Run, race_runs
+from gpu_validation.validate.races import FEWER, Run, race_runs
 from sim.errors import InputError, Problem
 from sim.files import write_atomically
 from sim.ingest.files import write_profile, write_program
@@ -33,20 +33,35 @@ BLURRED_US = 10.0
 def results(raw: Path, algorithm: str, load: settings.RaceLoad, command: str, folder: Path) -> dict[str, Any]:
     """Judges the finished race runs in ``raw``; what the model is given is written into ``folder``, which exists.
 
-    Raises InputError if there are none.
+    Raises InputError where there are none, or not what they are compared with.
     """
     found = pieces(raw, "races")
     by_name = {key: p for p in found for key in ("samples", "batches") if key in p}
     runs = {Run(p["configuration"], p["requests"], p["held_us"]): p for p in found if "torn" in p}
-    if len(by_name) < 2 or not runs:
+    lacking = [
+        *(["primitives"] if "samples" not in by_name else []),
+        *(["calibration"] if "batches" not in by_name else []),
+        *(["race run"] if not runs else []),
+    ]
+    if lacking:
         problem = Problem(
-            f"{raw}", "no finished race run", "one", "Run `overlapsim gpu races` again with more time."
+            f"{raw}",
+            " and ".join(f"no finished {piece}" for piece in lacking),
+            "one of each",
+            "Run `overlapsim gpu races` again with more time; finished pieces are kept.",
         )
         raise InputError(problem)
+    others = [p for run, p in runs.items() if run not in race_runs(load)]
+    if others:
+        expected = f"{load.requests} requests, or that over {FEWER} where a race shows"
+        remedy = "Delete the file and measure again; the other pieces are kept."
+        raise InputError(
+            [Problem(p["file"], f"a run of {p['requests']} requests", expected, remedy) for p in others]
+        )
     primitives = by_name["samples"]
     program = declared(algorithm, load.block, ENGINE)
     calibration = by_name["batches"]
-    profile = fit("races", program, [calibration], [primitives], {})
+    profile = fit("races", program, [calibration], [primitives], {}, load.calibration.batches)
     # Runs that record the rows taken over had their requests made beforehand.
     made_before = all(p.get("taken_over") for p in runs.values())
     profile, program = given(profile, program, None if made_before else piece_us(calibration))

@@ -17,10 +17,17 @@ from sim.version import package_version
 
 
 def results(
-    raw: Path, configs: Path, device: str, algorithm: str, load: settings.Load, command: str
+    raw: Path,
+    configs: Path,
+    device: str,
+    algorithm: str,
+    load: settings.Load,
+    command: str,
+    starts: int | None = None,
 ) -> dict[str, Any]:
-    """Judges everything measured in ``raw``. Raises InputError where that is nothing, or no calibration is there."""
-    blocks = pieces(raw, "validate")
+    """Judges what was measured in ``raw``; ``starts``: by the process starts below it alone. Raises InputError where
+    that is nothing, or no calibration is there."""
+    blocks = pieces(raw, "validate", starts)
     if not blocks:
         problem = Problem(
             f"{raw}",
