@@ -11,6 +11,7 @@ import types
 from collections.abc import Mapping
 from pathlib import Path
 
+import fabricated
 import pytest
 import torch
 from walks import start, starts_in_process, status
@@ -21,6 +22,7 @@ from gpu_validation.device.stand_in import StandIn
 from gpu_validation.runtime.shapes import SHAPES
 from gpu_validation.runtime.sizes import Sizes
 from gpu_validation.starts import Asked
+from sim.errors import InputError
 from sim.files import json_text
 
 torch.set_num_threads(1)
@@ -64,10 +66,10 @@ def test_a_broken_torch_is_no_missing_one(
 ) -> None:
     plain = builtins.__import__
 
-    def failing(name: str, *more: object) -> object:
+    def failing(name: str, *more: object, **named: object) -> object:
         if name == "torch":
             raise error
-        return plain(name, *more)  # type: ignore[arg-type]
+        return plain(name, *more, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(builtins, "__import__", failing)
     assert status("probe") == 2
@@ -194,7 +196,7 @@ def test_a_budget_that_ends_leaves_the_rest_for_the_next_call(
 
     def one_piece(asked: Asked, raw: Path, number: int, deadline: float) -> None:
         run.append(number)
-        (raw / asked.names(number)[0]).write_text("{}")
+        (raw / asked.names(number)[0]).write_text(json.dumps(fabricated.cell(number, 1)))
 
     monkeypatch.setattr(starts, "_run", one_piece)
     asked = Asked("validate", "cpu", "dflash", ("tiny",), 2)
@@ -270,11 +272,7 @@ def test_wrong_options_are_named_before_anything_starts(
 def test_without_a_calibration_a_validation_says_what_to_run(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = folder / "gpu_validation_raw"
-    raw.mkdir()
-    visit = {"configuration": "unified_none", "cycles_ns": [5] * 9, "paces_ns": [0] * 9, "full_sha256": ""}
-    block = {"model": "tiny", "concurrency": 1, "semantics": "cuda", "visits": [visit], "start": 0}
-    (raw / "validate-0-tiny-c1.json").write_text(json.dumps(block))
+    fabricated.folder(folder / "gpu_validation_raw", "validate")
     (folder / "configs").mkdir()
     assert status("validate", "--backend", "cpu", "--measured", "--configs", "configs", "--device", "x") == 2
     shown = capsys.readouterr().err
@@ -332,8 +330,7 @@ def test_a_folder_that_cannot_take_the_result_is_refused_before_anything_starts(
 def test_broken_files_among_the_raw_data_are_named(
     text: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    raw = folder / "raw"
-    raw.mkdir()
+    raw = fabricated.folder(folder / "raw", "calibrate")
     (raw / "calibrate-0-tiny.json").write_text(text, encoding="latin-1")
     arguments = ("calibrate", "--backend", "cpu", "--raw", "raw", "--into", "c", "--measured")
     assert status(*arguments) == 2
@@ -362,6 +359,58 @@ def test_measurements_with_other_settings_are_kept_until_dropped_on_purpose(
     assert status(*arguments, "--fresh") == 2  # nothing is measured here, so nothing is there
     assert pieces(raw) == []
     assert json.loads((raw / starts.ASKED).read_text())["algorithm"] == "dflash"
+
+
+@pytest.mark.parametrize("more", [(), ("--measured",)])
+def test_pieces_that_nothing_says_the_question_of_are_not_used(
+    more: tuple[str, ...], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = fabricated.folder(folder / "raw", "calibrate")
+    (raw / starts.ASKED).unlink()
+    assert status("calibrate", "--backend", "cpu", "--raw", "raw", "--into", "c", *more) == 2
+    shown = capsys.readouterr().err
+    assert "asked.json: found no such file beside the pieces" in shown
+    assert "--fresh" in shown
+
+
+def test_damaged_pieces_are_found_before_more_are_measured(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(starts, "subprocess", None)
+    raw = fabricated.folder(folder / "raw", "calibrate")
+    (raw / "calibrate-0-tiny.json").write_text("{}")
+    assert status("calibrate", "--backend", "cpu", "--raw", "raw", "--into", "c") == 2
+    assert "calibrate-0-tiny.json: found start is not there" in capsys.readouterr().err
+
+
+def test_fresh_drops_no_measurements_of_another_kind(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = fabricated.folder(folder / "raw", "calibrate")
+    there = pieces(raw)
+    (folder / "configs").mkdir()
+    asked = Asked("validate", "cpu", "dflash", ("tiny",), 1)
+    for fresh, message in ((False, "another kind"), (True, "other measurements beside it: calibrate-0-")):
+        with pytest.raises(InputError, match=message) as refusal:
+            starts.measure(asked, raw, 100, fresh)
+        assert "--fresh" not in str(refusal.value)
+    assert pieces(raw) == there
+
+
+def test_one_command_at_a_time_measures_into_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two equal ones would do everything twice, two different ones would mix their pieces."""
+    second: list[str] = []
+
+    def meanwhile(asked: Asked, raw: Path, number: int, deadline: float) -> None:
+        for kind in ("calibrate", "validate"):
+            with pytest.raises(InputError) as refusal:
+                starts.measure(Asked(kind, "cpu", "dflash", ("tiny",), 1), raw, 100)
+            second.append(str(refusal.value))
+
+    monkeypatch.setattr(starts, "_run", meanwhile)
+    starts.measure(Asked("calibrate", "cpu", "dflash", ("tiny",), 1), folder / "raw", 100)
+    assert len(second) == 2
+    assert all(text.startswith("--raw: found ") and "another" in text for text in second)
 
 
 def test_the_settings_of_a_folder_hold_the_load_to_the_last_number() -> None:
