@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from sim.cases.edit import resolved_side
+from sim.cases.edit import REPLICATIONS, resolved_side
 from sim.cases.schema import Case, Side
 from sim.config import below_zero, unread
 from sim.config.checked import Attempts, did_you_mean, dotted, shown
@@ -34,6 +34,7 @@ def problems(case: Case, name: str) -> list[Problem]:
         for check in (below_zero.problems_of, unread.problems)
         for problem in check(side.costs, f"{name}: {key}.costs")
     ]
+    found += _overruled(case, name)
     if not case.scenario:
         return found
     sides: dict[str, Resolved] = {}
@@ -58,6 +59,27 @@ def checked(case: Case, name: str) -> Case:
     if found:
         raise InputError(found)
     return case
+
+
+def _overruled(case: Case, name: str) -> Iterator[Problem]:
+    """What a case states and no prediction would follow."""
+    sides = {"both": case.both, "before": case.before, "after": case.after}
+    if not case.scenario:
+        for key in (key for key, side in sides.items() if side != Side()):
+            expected = f"no {key}, or a table scenario: without one nothing is predicted"
+            yield Problem(f"{name}: {key}", "a table of a case without a scenario", expected)
+    for key, stated in (
+        ("scenario", case.scenario),
+        *((f"{k}.scenario", s.scenario) for k, s in sides.items()),
+    ):
+        if case.fit is not None and case.fit.parameter in stated:
+            parameter = case.fit.parameter
+            expected = f"no {parameter}: it is the one fitted"
+            yield Problem(f"{name}: {key}.{parameter}", shown(stated[parameter]), expected)
+        run = stated.get("run")
+        if isinstance(run, dict) and "replications" in run:
+            expected = f"no replications: every prediction has {REPLICATIONS}"
+            yield Problem(f"{name}: {key}.run.replications", shown(run["replications"]), expected)
 
 
 def _once(attempts: Mapping[str, list[Problem]], name: str) -> list[Problem]:

@@ -24,7 +24,7 @@ POLICY_LAUNCHES = ("lengths.copy", "relay.gather_lengths")
 _HELD = ".held"
 #: constants of the machine, which knows neither batch nor context
 _MACHINE = (WAKE, "hop.cross_stream", "hop.launch")
-_OF_A_STEP = ("per_context", "within_sd")
+_OF_A_STEP = ("per_context", "within_sd", "boot_sd")
 _OF_A_BATCH = ("batch", "per_batch", "per_token")
 #: of the padded rows of a graph
 _OF_GRAPHS = ("context_floor", "per_empty", "relief")
@@ -44,7 +44,7 @@ def _of(name: str, cost: Cost, where: str) -> Iterator[Problem]:
         keys, reason = (*_OF_A_STEP, "per_token", *_OF_GRAPHS), "a wake follows the batch alone"
     elif name == FIRST_LAUNCH:
         keys = (*_OF_A_STEP, *_OF_GRAPHS)
-        reason = "it is added to a launch, whose own context and noise count"
+        reason = "it is added to a launch, whose own context and spread count"
     elif is_host_cost(name):
         keys, reason = _OF_GRAPHS, "only graphs, which run on the device, have it"
     else:

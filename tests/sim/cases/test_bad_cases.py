@@ -136,6 +136,16 @@ def test_the_good_case_is_good(write: Callable[..., Path]) -> None:
             'kind = "synchronize", event = "nothing" }] }]',
             'before and after: operations "x": found a wait for event "nothing", which nothing records',
         ),
+        (
+            'device = "toy"',
+            'device = "toy"\nrun = { replications = 9 }',
+            "scenario.run.replications: found 9",
+        ),
+        (
+            'parameter = "model_scale"',
+            'parameter = "host_scale"',
+            "after.scenario.host_scale: found 2.0; expected no host_scale: it is the one fitted",
+        ),
         ('device = "toy"', 'device = "toyy"', 'before and after: device: found "toyy"'),
         (
             'before = { scenario = { host_lengths = "exact" } }',
@@ -145,13 +155,22 @@ def test_the_good_case_is_good(write: Callable[..., Path]) -> None:
     ],
 )
 def test_one_problem_is_one_message(write: Callable[..., Path], old: str, new: str, message: str) -> None:
-    (problem,) = refused(write((old, new)))
+    changes = [(old, new)]
+    if "host_scale" in new:
+        changes.append(('host_lengths = "none"', 'host_lengths = "none", host_scale = 2.0'))
+    (problem,) = refused(write(*changes))
     assert problem.startswith("bad.toml: ")
     assert message in problem
 
 
 def test_a_cost_that_only_one_side_uses_may_be_stated_for_both(write: Callable[..., Path]) -> None:
     assert refused(write(("both = {}", 'both.costs."lengths.copy" = { value = 9.0 }'))) == []
+
+
+def test_sides_of_a_case_without_a_scenario_are_refused(write: Callable[..., Path]) -> None:
+    table = GOOD[GOOD.index("[scenario]") :]
+    found = refused(write((table, ""), ("decidable = true", "decidable = false")))
+    assert [p.partition(" found")[0] for p in found] == ["bad.toml: before:", "bad.toml: after:"]
 
 
 def test_the_command_names_the_problems_of_every_file_and_predicts_nothing(

@@ -34,6 +34,7 @@ def with_cost(configs: Path, name: str, text: str) -> None:
     [
         ('"call.first_launch"', "value = 1.0, per_context = 0.1", "per_context"),
         ('"call.first_launch"', "value = 1.0, within_sd = 0.1", "within_sd"),
+        ('"call.first_launch"', "value = 1.0, boot_sd = 0.1", "boot_sd"),
         ('"call.wake"', "value = 1.0, within_sd = 0.1", "within_sd"),
         ('"call.wake"', "value = [1.0, 2.0], batch = [1, 8]", "batch"),
         ('"hop.launch"', "value = 1.0, per_batch = 0.1", "per_batch"),
