@@ -86,9 +86,8 @@ def test_the_matrix_from_an_empty_folder_to_judged_claims(
         patch.setattr(settings, "STAND_IN", replace(settings.STAND_IN, visited_s=0.0))
         patch.setattr(measure, "SECOND_VISIT_S", 0.0)
         assert status(*CALIBRATE) == 0
-        ended = status(*VALIDATE)
+        assert status(*VALIDATE) == 0  # whatever the verdicts: times of the stand-in prove nothing
         found = json.loads((tmp_path / "gpu_validation_report" / "results.json").read_text())
-        assert ended == (1 if any(claim["verdict"] == "fails" for claim in found["claims"]) else 0)
         a_calibration_is_complete(tmp_path)
         results_have_the_shape_others_rely_on(found)
         every_cell_claims_every_configuration_and_every_difference(found)
