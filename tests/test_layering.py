@@ -11,7 +11,15 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 #: layer → layers it may import from (itself always). A module belongs to the longest matching prefix.
-VOCABULARY = {"sim.errors", "sim.units", "sim.capabilities", "sim.randomness", "sim.files", "sim.version"}
+VOCABULARY = {
+    "sim.errors",
+    "sim.units",
+    "sim.capabilities",
+    "sim.randomness",
+    "sim.files",
+    "sim.lock",
+    "sim.version",
+}
 DATA = VOCABULARY | {"sim.config", "sim.program"}
 MAY_IMPORT: dict[str, set[str]] = {
     "sim.errors": set(),
@@ -19,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim.capabilities": set(),
     "sim.randomness": set(),
     "sim.files": {"sim.errors"},
+    "sim.lock": {"sim.errors"},
     "sim.version": set(),
     "sim.trace.record": VOCABULARY,
     "sim.trace.recorder": VOCABULARY | {"sim.trace.record"},
@@ -77,6 +86,7 @@ GPU_MAY_IMPORT = {
 #: what parts of it may use besides: the files the model reads, the model itself, its reports and verdicts
 GPU_PARTS_MAY_IMPORT = {
     ".calibrate": ("sim.ingest.files",),
+    ".starts": ("sim.study.lock",),  # one command at a time writes a folder, there as here
     ".validate": ("sim.ingest.files", "sim.run", "sim.result", "sim.report", "sim.hazards.text"),
 }
 
