@@ -22,7 +22,7 @@ from gpu_validation import settings
 from gpu_validation.raw import KINDS, pieces, start_of
 from sim.errors import InputError, Problem
 from sim.files import check_folder, json_text, unreadable, write_atomically
-from sim.study.lock import sole_writer
+from sim.lock import sole_writer
 
 #: exit status of a program ended by Ctrl-C
 INTERRUPTED = 130

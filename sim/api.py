@@ -13,6 +13,7 @@ from sim.config.loader import load_profile, load_resolved, load_scenario
 from sim.config.resolve import Resolved, resolve
 from sim.config.scenario import Scenario
 from sim.errors import InputError
+from sim.lock import sole_writer
 from sim.report.write import write
 from sim.result import RunResult
 from sim.run import simulate as _simulate
@@ -21,7 +22,6 @@ from sim.study.collect import collect
 from sim.study.compare import Comparison
 from sim.study.execute import Executor, Local, execute, work_of
 from sim.study.frame import load_results
-from sim.study.lock import sole_writer
 from sim.study.plan import load_plan, plan
 from sim.study.spec import check_study
 from sim.study.store import RESULTS, Store

@@ -2,7 +2,7 @@
 
 Targets follow the published Qwen3 configurations (layers, hidden, heads, MLP, vocabulary); the block drafter
 is five layers of the target's shape, conditioned on hidden states of five target layers, block size 16, as
-in the published drafter for Qwen3-8B; the chain drafter is one layer, as EAGLE's.
+in the published drafter for Qwen3-8B; the chain drafter is one layer, as in the published drafters of that kind.
 """
 
 from __future__ import annotations

@@ -127,10 +127,10 @@ def _run(
     """Computes, stores, reports; returns the report's path."""
     from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+    from sim.lock import sole_writer
     from sim.report.write import write
     from sim.study.collect import collect
     from sim.study.execute import execute, work_of
-    from sim.study.lock import sole_writer
     from sim.study.store import RESULTS, Store
 
     folder.mkdir(parents=True, exist_ok=True)

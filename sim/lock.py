@@ -1,4 +1,4 @@
-"""One study at a time writes a folder."""
+"""One command at a time writes a folder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sim.errors import InputError, Problem
 
 try:
     import fcntl
-except ImportError:  # a platform without such locks: there the second study meets the first one's tables
+except ImportError:  # a platform without such locks: there the second command meets the first one's tables
     fcntl = None  # type: ignore[assignment]
 
 
@@ -30,7 +30,7 @@ def sole_writer(folder: Path, where: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            found = f'"{folder}", which another study is writing'
+            found = f'"{folder}", which another command is writing'
             raise InputError(
                 Problem(where, found, "a folder of its own", "Wait for the other one to end.")
             ) from None

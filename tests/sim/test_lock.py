@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from sim.errors import InputError
-from sim.study.lock import sole_writer
+from sim.lock import sole_writer
 
 HOLD = """
 import sys
 from pathlib import Path
-from sim.study.lock import sole_writer
+from sim.lock import sole_writer
 with sole_writer(Path(sys.argv[1]), "--out"):
     print("held", flush=True)
     sys.stdin.read()
@@ -29,7 +29,7 @@ def test_a_second_study_is_refused_until_the_first_has_ended(tmp_path: Path) -> 
     try:
         assert first.stdout.readline() == "held\n"
         with (
-            pytest.raises(InputError, match="which another study is writing"),
+            pytest.raises(InputError, match="which another command is writing"),
             sole_writer(tmp_path, "--out"),
         ):
             pass
