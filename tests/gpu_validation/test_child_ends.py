@@ -15,7 +15,7 @@ from gpu_validation.starts import INTERRUPTED
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals of a parent's death are Linux's")
 REPOSITORY = Path(__file__).resolve().parents[2]
-#: busy in destructors, where an exception would be printed and forgotten; it lets go of the interpreter as work of the
+#: busy in destructors, where an exception would be printed and forgotten; lets go of the interpreter, as work of the
 #: device does, or else a signal that a library's thread has taken is noticed late (Python 3.11)
 BUSY = """
 import sys, time
