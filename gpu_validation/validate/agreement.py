@@ -60,14 +60,20 @@ class Compared:
 
     @property
     def shown_measured(self) -> float:
-        return fmean(self.measured) if self.stated is None else self._less(self.error)
+        """Of a relative error nearly the plain mean, and always inside its interval."""
+        if self.relative and self.error <= -1:
+            return fmean(self.measured)
+        return self._less(self.error)
 
     @property
     def measured_interval(self) -> Interval | None:
-        """Of the measured mean, as far as the host's speed does not explain it."""
+        """Of the measured mean, as far as the host's speed does not explain it; None where starts differ so much that
+        it has no end."""
         if self.error_interval is None:
             return None
         low, high = self.error_interval
+        if self.relative and low <= -1:
+            return None
         return self._less(high), self._less(low)
 
     def _less(self, error: float) -> float:

@@ -128,8 +128,8 @@ def _unsigned(form: Callable[[Any], str]) -> Callable[[Any], str]:
 
 def _notes(results: Mapping[str, Any]) -> list[str]:
     return [
-        f"{results['starts']} process starts. Measured values are means over them, as they were measured; predicted "
-        "ones are means over the same starts, each for the speed that the host had in it.",
+        f"{results['starts']} process starts. Measured values are means over them, uncorrected; predicted ones are "
+        "means over the same starts, each for the speed that the host had in it.",
         "The host of a shared machine changes speed. How fast it was in a run is told by the launches behind the "
         "first graph, which all policies make alike, over what the profile states for them (1: as calibrated). No "
         "claim is about these launches, and nothing is fitted to what was measured.",

@@ -96,6 +96,14 @@ def test_what_the_host_s_speed_explains_start_by_start_is_no_uncertainty() -> No
     assert verdict(claim("cycle_us", 0.02), Compared((1060.0,) * 3, slower, relative=True)) == "cannot_tell"
 
 
+def test_starts_that_differ_beyond_all_measure_give_no_interval_and_no_verdict() -> None:
+    found = Compared((1000.0, 1000.0), (400.0, 1600.0), relative=True)
+    assert found.error_interval is not None
+    assert found.error_interval[0] < -1
+    assert found.measured_interval is None
+    assert verdict(claim("cycle_us", 0.02), found) == "cannot_tell"
+
+
 def test_a_change_is_stated_at_the_calibrated_speed() -> None:
     """The second policy met a slower host in every start: as measured it seems 4 % slower, of which 3 are that."""
     found = Compared((0.031, 0.029, 0.030), (0.041, 0.039, 0.040), relative=False, stated=0.002)

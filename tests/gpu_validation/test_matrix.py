@@ -118,8 +118,8 @@ def results_have_the_shape_others_rely_on(found: dict[str, Any]) -> None:
         assert claim["verdict"] in VERDICTS
         assert claim["tolerance"] > 0
         assert claim["source"]
-        if claim["measured_interval"] is None:  # on a busy machine a start may have nothing to pair
-            assert claim["quantity"] == "cycle_change"
+        if claim["measured_interval"] is None:  # on a busy machine starts may differ beyond all measure
+            assert claim["error_interval"][0] <= -1
         else:
             low, high = claim["measured_interval"]
             assert low <= claim["measured"] <= high

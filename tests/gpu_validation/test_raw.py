@@ -368,3 +368,15 @@ def test_results_are_not_written_without_their_report(
     monkeypatch.setattr(report, "write", broken)
     assert judge("validate", *source) == 2
     assert [p for p in (raw / "target").rglob("*") if p.is_file()] == []
+
+
+def test_runs_that_committed_different_tokens_are_wrong_whatever_their_times(
+    raw: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = calibrated()
+    change(
+        raw / "validate" / "validate-0-tiny-c1.json", lambda p: p["visits"][3].update(full_sha256="0" * 64)
+    )
+    capsys.readouterr()
+    assert judge("validate", *source) == 1
+    assert "runs of tiny-c1 committed different tokens" in capsys.readouterr().out
