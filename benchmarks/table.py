@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from sim.files import json_text, write_atomically
 from sim.report.style import COLOURS, canvas, save
@@ -106,6 +107,10 @@ def _growth(growths: list[Growth]) -> Figure:
         np.atleast_1d(figure.subplots(1, len(growths))), growths, COLOURS, strict=False
     ):
         axes.loglog(growth.sizes, growth.values, "o-", color=colour, markersize=4)
+        for axis in (axes.xaxis, axes.yaxis):  # no powers: figures write names as they are, so no formulas
+            axis.set_major_locator(LogLocator(numticks=6))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
         axes.set_xlabel(growth.size)
         axes.set_ylabel(growth.quantity)
         axes.set_title(growth.name, fontsize=8.5)

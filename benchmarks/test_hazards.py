@@ -29,7 +29,7 @@ LOADS: dict[str, tuple[str, dict[str, object]]] = {
 MOST = 0.30
 
 
-def quickest(resolved: Resolved, rounds: int = 7) -> tuple[float, float]:
+def quickest(resolved: Resolved, rounds: int = 15) -> tuple[float, float]:
     """CPU seconds without and with the check: the quickest of some rounds, taken in turn."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
