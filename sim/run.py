@@ -107,7 +107,12 @@ def meetings(
             margins.append(place.margin / NS_PER_US)
 
     replication = Replication(
-        resolved, 0, host_factor=host_factor, hazards=True, prefill_tokens=prefill_tokens
+        resolved,
+        0,
+        host_factor=host_factor,
+        hazards=True,
+        prefill_tokens=prefill_tokens,
+        idle_share=settled_idle_share(resolved),
     )
     assert replication.hazards is not None
     replication.hazards.on_meeting = met

@@ -97,7 +97,8 @@ def reliefs(
         busy, idle = _sums(full[batch], behind, event), _sums(records, behind, event)
         if len(busy) < 3 or len(idle) < 3:
             continue
-        slope, value = np.polyfit(*zip(*busy, strict=True), 1)
+        contexts, us_busy = np.array(busy).T
+        slope, value = np.polyfit(contexts, us_busy, 1)
         gained = 1.0 - median(us / (value + slope * context) for context, us in idle)
         forward = fmean(sum(s.values()) for r in records for s in _whole_parts(r))
         cycle = fmean(ns / NS_PER_US for r in records for ns in r.cycles_ns())

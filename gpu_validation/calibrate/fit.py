@@ -27,6 +27,7 @@ from gpu_validation.calibrate.host_costs import (
     Sample,
     added_by_wakes,
     behind_others,
+    first_in_prefill,
     first_launch_us,
     host_costs,
     references,
@@ -91,7 +92,12 @@ def fit(
         program, full, roomy, paused, event, f"segment between timing events ({event:.2f} us each), {starts}"
     )
     costs |= side_costs(alone, f"timed alone, {starts}")
-    costs |= prefill_costs(runs, own_sections(program), f"the first iteration of every run, {starts}")
+    prefill = prefill_costs(runs, own_sections(program), f"the first iteration of every run, {starts}")
+    # What a first launch costs more has a cost of its own.
+    for launch in first_in_prefill(program) & set(prefill):
+        value = tuple(max(0.0, round(us - (first_us or 0.0), 2)) for us in _values(prefill[launch]))
+        prefill[launch] = prefill[launch].model_copy(update={"value": value})
+    costs |= prefill
     platform = primitives[0]["device"]["platform"]
     return DeviceProfile(
         name=name,
@@ -105,6 +111,10 @@ def fit(
         device_boot_sd=round(between_starts(segments), 5),
         costs=costs,
     )
+
+
+def _values(cost: Cost) -> tuple[float, ...]:
+    return cost.value if isinstance(cost.value, tuple) else (cost.value,)
 
 
 def _of_mode(runs: dict[int, list[tuple[str, float, RunRecord]]], wanted: str) -> dict[int, list[RunRecord]]:

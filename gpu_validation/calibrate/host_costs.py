@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpu_validation.calibrate.measure import MODES
-from gpu_validation.configurations import CONFIGURATIONS, policies_of
-from gpu_validation.observe.host_speed import near, reference_us, witness, witnessed_us
+from gpu_validation.calibrate.usual_speed import near, reference_us
+from gpu_validation.configurations import CALIBRATED, CONFIGURATIONS, policies_of
+from gpu_validation.observe.host_speed import witness, witnessed_us
 from gpu_validation.observe.run_record import RunRecord
 from gpu_validation.runtime.host_work import HostWork
 from sim.capabilities import Relay
@@ -89,7 +90,7 @@ def sections_of(program: StepProgram, batch: int, run: dict[str, Any]) -> dict[P
                     found[Place(p.name, p.host, batch, woken_by, idle, k in firsts)].append((us, speed))
                 if p.kind is Kind.GRAPH:
                     idle = False
-    return {place: tuple(np.array(passes, dtype=float).T) for place, passes in found.items()}  # type: ignore[misc]
+    return {place: tuple(np.array(passes, dtype=float).T) for place, passes in found.items()}
 
 
 def references(program: StepProgram, runs: Sequence[tuple[int, dict[str, Any]]]) -> dict[int, float]:
@@ -151,6 +152,13 @@ def _pieces(program: StepProgram, mode: str) -> tuple[tuple[Primitive, ...], ...
         )
     )
     return iteration.receive, iteration.launch, iteration.process
+
+
+def first_in_prefill(program: StepProgram) -> set[str]:
+    """Costs of the kernel launches of a prefill that are the first after a host section."""
+    expander = Expander(program, policies_of(CONFIGURATIONS[CALIBRATED]))
+    launch = expander.expand(Situation(prefill=True)).launch
+    return {launch[i].host or "" for i in first_launches(launch)}
 
 
 def first_launch_us(runs: Sequence[Sequence[Sample]]) -> float | None:

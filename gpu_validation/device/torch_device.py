@@ -42,7 +42,7 @@ class TorchDevice(Backend):
     def event(self, timing: bool = False) -> Any:
         return torch.cuda.Event(enable_timing=timing)
 
-    set_stream = staticmethod(torch.cuda.set_stream)  # type: ignore[assignment]
+    set_stream = staticmethod(torch.cuda.set_stream)
 
     def launch(self, function: Callable[..., object], *args: object) -> None:
         function(*args)

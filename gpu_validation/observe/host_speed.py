@@ -12,17 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from sim.config.profile import DeviceProfile, at_batch
 from sim.program.step_program import Kind, Phase, StepProgram
 from sim.units import NS_PER_US
-
-#: how far from the reference, relatively, the witness of a turn that counts may be: near it a line will do for what
-#: a change of sides between host and device bends
-WINDOW = 0.25
-#: costs are stated at the witness that this share of a calibration's turns stays below
-REFERENCE = 0.5
 
 
 def witness(program: StepProgram) -> tuple[str, ...]:
@@ -44,15 +37,3 @@ def stated_us(profile: DeviceProfile, program: StepProgram, batch: int) -> float
     names = witness(program)
     costs = [profile.costs[op.host] for op in program.operations if op.name in names and op.host]
     return sum(at_batch(c.value, c.batch, batch) + c.per_batch * batch for c in costs)
-
-
-def reference_us(found: Sequence[float]) -> float:
-    """The witness to state costs at, from those of all turns of a batch; 0 where there is none."""
-    known = sorted(w for w in found if w > 0)
-    return known[int(REFERENCE * len(known))] if known else 0.0
-
-
-def near(found: ArrayLike, reference: float, window: float = WINDOW) -> NDArray[np.bool_]:
-    """Which turns count by their witness; all where there is none."""
-    at = np.asarray(found, dtype=np.float64)
-    return np.abs(at / reference - 1) <= window if reference else np.ones(at.shape, dtype=np.bool_)

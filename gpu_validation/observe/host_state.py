@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from gpu_validation.runtime.host_work import entries
+
 Result = TypeVar("Result")
 
 #: dictionaries the piece of work looks through, about 1 MiB: code that fits the nearest cache would not notice a
@@ -27,7 +29,7 @@ class HostState:
     """Keeps the calling thread on a quiet core. ``best_us``: the lowest time of the piece of work so far."""
 
     def __init__(self) -> None:
-        self._table = [{"rows": i, "name": str(i), "share": i / 7} for i in range(_TABLE)]
+        self._table = entries(0, _TABLE)
         self.cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
         self.best_us = float("inf")
         self._chosen = False
@@ -39,7 +41,7 @@ class HostState:
             began = clock()
             total = 0.0
             for entry in self._table:
-                total += entry["rows"] * entry["share"]  # type: ignore[operator]
+                total += entry["rows"] * entry["share"]
             times.append(clock() - began)
         us = sorted(times)[_REPEATS // 2] / 1e3
         self.best_us = min(self.best_us, us)

@@ -205,7 +205,11 @@ class Visit(_Part):
     def _per_cycle(self) -> Visit:
         if self.configuration not in CONFIGURATIONS:
             raise _refused(f'"{self.configuration}" is no configuration')
-        lists = {"cycles_ns": self.cycles_ns, "witness_us": self.witness_us, "contexts": self.contexts}
+        lists: dict[str, list[Any]] = {
+            "cycles_ns": self.cycles_ns,
+            "witness_us": self.witness_us,
+            "contexts": self.contexts,
+        }
         _equal_lengths(lists)
         return self
 

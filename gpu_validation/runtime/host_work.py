@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -42,10 +43,14 @@ NO_WORK = HostWork()
 
 #: entries of the table, about 6 MiB, and of the piece that is walked between two looks at the clock, about 5 µs
 _ENTRIES, _PIECE = 24_000, 100
-_TABLE = [
-    [{"rows": i, "name": str(i), "share": i / 7} for i in range(begin, begin + _PIECE)]
-    for begin in range(0, _ENTRIES, _PIECE)
-]
+
+
+def entries(begin: int, end: int) -> list[dict[str, Any]]:
+    """What host code of an engine looks through: small dictionaries, each somewhere in memory."""
+    return [{"rows": i, "name": str(i), "share": i / 7} for i in range(begin, end)]
+
+
+_TABLE = [entries(begin, begin + _PIECE) for begin in range(0, _ENTRIES, _PIECE)]
 
 
 class Holder:
@@ -66,7 +71,7 @@ class Holder:
         while now + took < end:
             total = 0.0
             for entry in _TABLE[self._at]:
-                total += entry["rows"] * entry["share"]  # type: ignore[operator]
+                total += entry["rows"] * entry["share"]
             self._at = (self._at + 1) % len(_TABLE)
             before, now = now, clock()
             took = now - before

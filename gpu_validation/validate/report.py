@@ -103,7 +103,8 @@ def _cells(claims: Sequence[Claim], fitted: Sequence[str]) -> list[Any]:
 
 def _table(quantity: str, claims: Sequence[Claim]) -> Table:
     _, share = QUANTITIES[quantity]
-    value, interval = (percent, percent_span) if share else (number, span)
+    value: Callable[[Any], str] = percent if share else number
+    interval: Callable[[Any], str] = percent_span if share else span
     if quantity == "gpu_busy_fraction":  # a share, no change: no sign
         value, interval = _unsigned(value), _unsigned(interval)
     rows = [

@@ -58,12 +58,13 @@ def command(
         raise InputError(attempts.problems)
 
     # after the checks: a wrong input is answered at once
+    from sim.device_clock import settled_idle_share
     from sim.hazards.check import merged as findings
     from sim.maxplus.explanation import explain
     from sim.replication import Replication
 
     explanation = explain(resolved, at)
-    check = Replication(resolved, 0, hazards=True).run().hazards
+    check = Replication(resolved, 0, hazards=True, idle_share=settled_idle_share(resolved)).run().hazards
     explanation["hazards"] = findings([check] if check else [])
     if json:  # files first: whoever reads the text may stop reading
         write_atomically(json, json_text(explanation))

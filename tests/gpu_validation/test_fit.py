@@ -23,6 +23,7 @@ from gpu_validation.calibrate.host_costs import (
     Sample,
     added_by_wakes,
     behind_others,
+    first_in_prefill,
     first_launch_us,
     host_costs,
     references,
@@ -309,6 +310,11 @@ def test_a_first_launch_costs_what_the_same_launch_takes_less_behind_another() -
         [275.5],
     ]
     assert first_launch_us(runs[:1]) is None
+
+
+def test_a_prefill_has_its_own_first_launch() -> None:
+    """Its page table entries; the prompt's own launches come behind them."""
+    assert first_in_prefill(PROGRAM) == {"host.prefill.assign"}
 
 
 def test_a_turn_knows_which_launch_is_the_first_after_a_host_section() -> None:

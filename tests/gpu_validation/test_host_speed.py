@@ -14,7 +14,11 @@ from gpu_validation.validate.claims import Cell
 from gpu_validation.validate.host_speed_profile import at_speed
 from gpu_validation.validate.predict import SPEEDS, Predictions
 from sim.config import paths
+from sim.config.loader import load_resolved
 from sim.config.profile import Cost, DeviceProfile
+from sim.config.resolve import Resolved
+from sim.maxplus.durations import Durations, Scales
+from sim.maxplus.turn import FixedBatch
 
 torch.set_num_threads(1)
 PROGRAM = declared("dflash", 3, "suite")
@@ -74,3 +78,20 @@ def test_a_host_bound_cycle_follows_the_speed_and_a_device_bound_one_does_not(
 
 def test_the_stated_speed_is_that_of_the_profile(predictions: Predictions) -> None:
     assert predictions.witness_us(Cell("0.6b", 1)) > 0
+
+
+@pytest.mark.parametrize("batch", [1, 8, 32])
+def test_a_step_costs_the_suite_s_host_about_what_it_costs_sglang_s(
+    predictions: Predictions, batch: int
+) -> None:
+    """What the held work was chosen for: within a tenth, on the same device."""
+    suite = predictions.resolved(Cell("0.6b", batch), "unified_none")
+    sglang = load_resolved("h200_dflash", {"workload.concurrency": batch})
+    assert _host_us(suite, batch) == pytest.approx(_host_us(sglang, batch), rel=0.1)
+
+
+def _host_us(resolved: Resolved, batch: int) -> float:
+    """Microseconds that the host works in a decode step."""
+    turn = FixedBatch(resolved, batch=batch).steady
+    vector = Durations(resolved.profile, turn).exact(Scales(), context=200.0)
+    return float(vector[: len(turn.primitives)].sum()) / 1e3

@@ -11,15 +11,8 @@ import pytest
 import torch
 from scenes import engine, policies, workload
 
-from gpu_validation.observe.host_speed import (
-    REFERENCE,
-    WINDOW,
-    near,
-    reference_us,
-    stated_us,
-    witness,
-    witnessed_us,
-)
+from gpu_validation.calibrate.usual_speed import REFERENCE, WINDOW, near, reference_us
+from gpu_validation.observe.host_speed import stated_us, witness, witnessed_us
 from gpu_validation.observe.host_state import LIMIT, HostState
 from gpu_validation.observe.run_record import LEFT_OUT, Pass, RunRecord, record_of
 from gpu_validation.observe.segments import WHOLE, SegmentLog
