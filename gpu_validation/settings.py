@@ -18,9 +18,9 @@ MEAN_ACCEPTED = 5.4
 SEED = 1
 #: stands for the rest of a serving engine's host work. With it, a step costs the suite's host about what it costs
 #: SGLang 0.5.15's: at one row phase by phase, the sections of configs/devices/h200_sglang.toml (before the batch is
-#: entered; from there to the draft's launch; all later ones) less the suite's own of those phases as first measured on
-#: an H200; what each row adds is all held on processing. Its own sections take more between these longer holds: 7 %
-#: more than SGLang's step in all
+#: entered; from there to the draft's launch; all later ones) less the suite's own of those phases as first measured
+#: on an H200; what each row adds is all held on processing. Its own sections take more between these longer holds:
+#: 7 % more than SGLang's step in all
 WORK = HostWork(receive_us=370, enter_us=680, process_us=1740, per_row_us=45)
 
 
